@@ -1,0 +1,128 @@
+"""Many training steps in one call into TensorFlow, bit for bit the same.
+
+There is one traced function for every number of steps, with one copy of the
+step in its loop, so that kernels with a state of their own (Keras 2's dropout)
+go on where they were. Each batch is pulled as an optional: where the data ends,
+the loop ends, and nothing is lost or run twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from k80keras import _keras
+from k80keras._keras import tf
+
+
+class FusedFunction:
+    """Runs Keras' own step several times in one execution.
+
+    Args:
+      step: `tf.function` from one batch to a structure of logs.
+    """
+
+    def __init__(self, step: Callable[[Any], Any]) -> None:
+        self.step = step
+        self._run = tf.function(
+            tf.autograph.experimental.do_not_convert(self._loop), reduce_retracing=True
+        )
+        self._counts: dict[int, Any] = {}
+
+    @staticmethod
+    def accepts(iterator: Any) -> bool:
+        """Returns whether the loop can pull batches from `iterator`."""
+        kinds = (tf.data.Iterator, tf.distribute.DistributedIterator)
+        return isinstance(iterator, kinds)
+
+    def prepare(self, iterator: Any) -> None:
+        """Traces for this kind of iterator; consumes nothing.
+
+        Raises:
+          Exception: Whatever tracing raises; no batch is gone by then.
+        """
+        self._run.get_concrete_function(iterator, self._count(1))
+
+    def __call__(self, iterator: Any, steps: int) -> tuple[int, Any, float]:
+        """Runs up to `steps` steps.
+
+        Returns:
+          The number of steps done (fewer where the data ended), the logs of
+          the last one, and the seconds spent waiting for batches.
+        """
+        done, logs, wait = self._run(iterator, self._count(steps))
+        return int(done), logs, float(wait)
+
+    def graph_of(self, data_spec: Any) -> Any:
+        """Returns the traced step for batches of this spec."""
+        return self.step.get_concrete_function(data_spec)  # type: ignore[attr-defined]
+
+    def _count(self, steps: int) -> Any:
+        if steps not in self._counts:
+            self._counts[steps] = tf.constant(steps, tf.int32)
+        return self._counts[steps]
+
+    def _loop(self, iterator: Any, steps: Any) -> Any:
+        outputs = self.graph_of(iterator.element_spec).structured_outputs
+        logs = tf.nest.map_structure(
+            lambda t: tf.zeros([d or 0 for d in t.shape], t.dtype), outputs
+        )
+        shapes = tf.nest.map_structure(lambda t: t.shape, outputs)
+        scalar = tf.TensorShape([])
+
+        def body(done: Any, more: Any, logs: Any, wait: Any) -> Any:
+            # The control dependencies keep the order of plain `fit`: a batch is
+            # asked for when the step before it is finished. So an error in the
+            # data leaves all earlier steps whole, and the wait is a true one.
+            with tf.control_dependencies(tf.nest.flatten(logs)):
+                asked = _now()
+            with tf.control_dependencies([asked]):
+                batch = iterator.get_next_as_optional()
+                more = batch.has_value()
+            with tf.control_dependencies([more]):
+                wait += _now() - asked
+            logs = tf.cond(more, lambda: self.step(batch.get_value()), lambda: logs)
+            return done + tf.cast(more, tf.int32), more, logs, wait
+
+        done, _, logs, wait = tf.while_loop(
+            lambda done, more, logs, wait: tf.logical_and(done < steps, more),
+            body,
+            (tf.constant(0), tf.constant(True), logs, tf.constant(0.0, tf.float64)),
+            shape_invariants=(scalar, scalar, shapes, scalar),
+        )
+        return done, logs, wait
+
+
+def _now() -> Any:
+    with tf.device("/CPU:0"):
+        return tf.timestamp()
+
+
+def keeps_random_state(function: Any) -> bool:
+    """Returns whether kernels of a traced function hold a random state.
+
+    Args:
+      function: Concrete function. Functions that it calls are looked at, too.
+    """
+    graph_def = function.graph.as_graph_def(add_shapes=False)
+    nodes = list(graph_def.node)
+    for called in graph_def.library.function:
+        nodes.extend(called.node_def)
+    return any("seed" in node.attr and "seed2" in node.attr for node in nodes)
+
+
+def fused_with(train_function: Any) -> FusedFunction | None:
+    """Returns the fused function that was made of this function before."""
+    return getattr(train_function, "_k80keras_fused", None)
+
+
+def fuse(train_function: Any) -> FusedFunction:
+    """Returns the fused function of Keras' train (or test) function.
+
+    It is kept with that function, hence with the compiled model: a second
+    `fit` goes on with the same kernels, `compile` starts anew.
+    """
+    fused = fused_with(train_function)
+    if fused is None:
+        fused = FusedFunction(_keras.step_of(train_function))
+        train_function._k80keras_fused = fused
+    return fused
