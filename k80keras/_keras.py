@@ -39,8 +39,8 @@ BATCH_HOOKS = {
 
 def versions() -> dict[str, str]:
     """Returns the versions of TensorFlow and Keras by name."""
-    number = getattr(keras, "__version__", None) or keras.utils.__version__
-    return {"tensorflow": tf.__version__, "keras": str(number)}
+    package = sys.modules[keras.Model.__module__.split(".")[0]]
+    return {"tensorflow": tf.__version__, "keras": package.__version__}
 
 
 # The running `fit`.

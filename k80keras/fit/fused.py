@@ -23,6 +23,7 @@ class FusedFunction:
 
     def __init__(self, step: Callable[[Any], Any]) -> None:
         self.step = step
+        self.memory: dict[str, Any] = {}  # findings, for the next `fit`
         self._run = tf.function(
             tf.autograph.experimental.do_not_convert(self._loop), reduce_retracing=True
         )
@@ -95,6 +96,37 @@ class FusedFunction:
 def _now() -> Any:
     with tf.device("/CPU:0"):
         return tf.timestamp()
+
+
+def replay(batch: Any, element_spec: Any, count: int = 1) -> Any:
+    """Returns an iterator that yields a batch that was pulled before.
+
+    Its element spec is that of the iterator it was pulled from, so functions
+    traced for that one run it without another trace.
+
+    Raises:
+      ValueError: If no dataset can have this element spec.
+    """
+
+    def loosen(*parts: Any) -> Any:
+        element = parts if isinstance(element_spec, tuple) else parts[0]
+        flat = [
+            # Only a placeholder forgets the static shape of its input.
+            (
+                tf.compat.v1.placeholder_with_default(tensor, spec.shape)
+                if isinstance(spec, tf.TensorSpec)
+                else tensor
+            )
+            for tensor, spec in zip(
+                tf.nest.flatten(element), tf.nest.flatten(element_spec)
+            )
+        ]
+        return tf.nest.pack_sequence_as(element_spec, flat)
+
+    iterator = iter(tf.data.Dataset.from_tensors(batch).map(loosen).repeat(count))
+    if iterator.element_spec != element_spec:
+        raise ValueError(f"no dataset has the element spec {element_spec}")
+    return iterator
 
 
 def keeps_random_state(function: Any) -> bool:

@@ -1,0 +1,358 @@
+"""How `K80Tuner` decides: trial, decision, drift, XLA - asked once an execution."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Callable
+
+from k80keras._keras import tf
+from k80keras.fit import xla
+from k80keras.fit.batch_hooks import SavePoint
+from k80keras.fit.decisions import (
+    Decision,
+    decision_key,
+    load_decision,
+    save_decision,
+)
+from k80keras.fit.fused import keeps_random_state
+from k80keras.fit.preflight import Preflight
+from k80keras.fit.result import Candidate
+from k80keras.fit.stepper import Execution, Stepper
+from k80keras.fit.timing import StepTime, best_steps_per_execution, median_and_spread
+from k80keras.fit.trial import DriftDetector, StepsTrial
+
+_MAX_RETUNINGS = 3
+_XLA_SECONDS = 12.0  # typical cost of preflight, compilation and comparison
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What one `fit` allows the tuner to do.
+
+    Attributes:
+      fixed_steps: Int or `None`. Steps per execution that somebody asked for.
+      jit_compile: String or bool. `"auto"` tries XLA, `True` uses it, `False`
+        leaves it.
+      no_xla: String or `None`. Why XLA must not run.
+      epoch_steps: Int or `None`. Steps in an epoch.
+      total_steps: Int or `None`. Steps in the whole training.
+      trial_fraction: Float. Share of the time that trials may cost.
+      save_points: Tuple of `SavePoint`.
+      cache_dir: String or `None`. Where decisions are remembered.
+      key_options: Dict. What else a remembered decision depends on.
+      plain_was_used: Bool. Whether Keras' own train function has trained this
+        model since it was compiled.
+    """
+
+    fixed_steps: int | None
+    jit_compile: str | bool
+    no_xla: str | None
+    epoch_steps: int | None
+    total_steps: int | None
+    trial_fraction: float
+    save_points: tuple[SavePoint, ...]
+    cache_dir: str | None
+    key_options: dict[str, Any]
+    plain_was_used: bool
+
+
+class TuningPolicy:
+    """The policy of the training stepper.
+
+    Args:
+      plan: What is allowed.
+      should_stop: Function that returns whether Keras will stop after the
+        next step, as `stop_training` set before an epoch's first step does.
+      say: Function that takes one line for the user.
+      clock: Function that returns seconds.
+      drain: See `Stepper`; given on a GPU only.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        should_stop: Callable[[], bool],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.perf_counter,
+        drain: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self.status = "undecided"
+        self.reason = "training ended before the trial did"
+        self.steps = plan.fixed_steps or 1
+        self.jit_compile = False
+        self.retunings = 0
+        self.seconds_saved = 0.0
+        self.seconds_spent = 0.0
+        self.wait_seconds = 0.0
+        self.observed_seconds = 0.0
+        self.time: StepTime | None = None
+        self._single: float | None = None  # seconds per step of plain execution
+        self._xla_candidates: tuple[Candidate, ...] = ()
+        self._candidates: tuple[Candidate, ...] = ()
+        self._should_stop = should_stop
+        self._say = say
+        self._clock = clock
+        self._drain = drain
+        self._trial: StepsTrial | None = None
+        self._drift = DriftDetector()
+        self._preflight: Preflight | None = None
+        self._want_xla = plan.jit_compile
+        self._recalled = False
+        self._key: str | None = None
+        self._memory: dict[str, Any] = {}
+        self._last: Execution | None = None
+        self._sampled: float | None = None
+        self._steps_done = 0
+
+    # What the stepper asks and tells.
+
+    def accepts(self, stepper: Stepper) -> bool:
+        """Returns whether training can start in the fused function."""
+        if not self.plan.plain_was_used:
+            return True
+        graph = stepper.fused.graph_of(stepper.iterator.element_spec)
+        if not keeps_random_state(graph):
+            return True
+        self.status, self.steps = "off", 1
+        self.reason = (
+            "the model was trained before without the tuner, and its random layers "
+            "go on only in that function; compile() it again to let the tuner start"
+        )
+        self._say(self.reason)
+        return False
+
+    def next_steps(self, stepper: Stepper) -> int:
+        """Returns how many steps to run next."""
+        if not self._recalled:
+            self._recalled = True
+            self._recall(stepper)
+        if self._want_xla is not False:
+            self._consider_xla(stepper)
+        steps = self._trial.next_steps() if self._trial else self.steps
+        for point in self.plan.save_points:
+            steps = min(steps, point.steps_until(stepper.steps_done))
+        if self._drain is not None:
+            steps = self._sample_input(stepper, steps)
+        return 1 if self._should_stop() else steps
+
+    def record(self, execution: Execution) -> None:
+        """Takes in what one execution took."""
+        self._steps_done += execution.steps
+        if self._drain is None or execution.steps == 1:
+            # On a GPU the host runs ahead: only a drained single step waits
+            # for its data as long as the device does.
+            self.wait_seconds += execution.wait_seconds
+            self.observed_seconds += execution.seconds
+        last, self._last = self._last, execution
+        if self._trial is not None:
+            self._trial.record(execution.steps, execution.seconds, not execution.first)
+            if self._trial.decision is not None:
+                self._decide(self._trial)
+            return
+        if self.time is not None and self._single is not None:
+            gain = self._single - self.time.at(execution.steps)
+            self.seconds_saved += gain * execution.steps
+        if last is None or execution.first or self.plan.fixed_steps is not None:
+            return
+        pace = (execution.started - last.started) / last.steps
+        if self._drift.observe(execution.started, pace):
+            self._retune()
+
+    def give_up(self, error: Exception) -> None:
+        """Reports the tuner's own failure; training goes on without it."""
+        self.status = "off"
+        self.steps = 1
+        self.reason = f"the tuner failed ({type(error).__name__}: {error})"
+        self._trial = None
+        self._say(f"{self.reason}; training goes on without it")
+
+    def close(self) -> None:
+        """Ends what still runs; called when `fit` ends, however it ends."""
+        if self._preflight is not None:
+            self._preflight.stop()
+            self._preflight = None
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Everything that was timed."""
+        current = self._trial.candidates if self._trial else self._candidates
+        return current + self._xla_candidates
+
+    # Decisions.
+
+    def _recall(self, stepper: Stepper) -> None:
+        """Starts from what an earlier `fit` or process found, if any did."""
+        spec = stepper.iterator.element_spec
+        memories = stepper.fused.memory
+        self._memory = memories.setdefault(repr(spec), {})
+        if self.plan.fixed_steps is not None:
+            self.status = "pinned"
+            self.reason = f"steps_per_execution={self.plan.fixed_steps} was asked for"
+            return
+        if self.plan.trial_fraction == 0:
+            self.status, self.reason = "off", "trial_fraction=0 allows no trial"
+            self._want_xla = False
+            return
+        known: Decision | None = self._memory.get("decision")
+        if known is None and self.plan.cache_dir is not None:
+            shapes: Any = spec
+            if isinstance(stepper.iterator, tf.data.Iterator):
+                shapes = tf.nest.map_structure(
+                    lambda t: t.shape, stepper.hold(), expand_composites=True
+                )
+            self._key = decision_key(
+                stepper.fused.graph_of(spec), shapes, self.plan.key_options
+            )
+            known = load_decision(self.plan.cache_dir, self._key)
+        if known is None:
+            self._new_trial()
+            return
+        self.status, self.reason = "cached", f"remembered: {known.reason}"
+        self.time = StepTime(known.overhead_seconds, known.step_seconds)
+        self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
+        if known.steps_per_execution == 1:
+            self.steps = 1
+        if self._want_xla == "auto":
+            self._want_xla = known.jit_compile
+
+    def _new_trial(self) -> None:
+        plan = self.plan
+        left = plan.total_steps
+        if left is not None:
+            left = max(0, left - self._steps_done)
+        self._trial = StepsTrial(plan.epoch_steps, left, plan.trial_fraction)
+
+    def _decide(self, trial: StepsTrial) -> None:
+        assert trial.decision is not None
+        self.status, self.reason, self.steps = "tuned", trial.reason, trial.decision
+        self.time = trial.step_time
+        self._candidates = trial.candidates
+        self._single = self._candidates[0].seconds_per_step
+        self.seconds_spent += trial.excess_seconds
+        self._trial = None
+        self._drift = DriftDetector()
+        self._remember()
+        self._say(f"steps_per_execution={self.steps}: {self.reason}")
+
+    def _retune(self) -> None:
+        if self.retunings >= _MAX_RETUNINGS:
+            return
+        self.retunings += 1
+        self._say("the speed has changed for long; timing the step again")
+        self._new_trial()
+
+    def _remember(self) -> None:
+        time = self.time
+        if time is None:
+            return
+        decision = Decision(
+            self.steps,
+            self.jit_compile,
+            time.overhead_seconds,
+            time.step_seconds,
+            self.reason,
+        )
+        self._memory["decision"] = decision
+        if self._key is not None and self.plan.cache_dir is not None:
+            try:
+                save_decision(self.plan.cache_dir, self._key, decision)
+            except OSError as error:
+                self._say(f"could not remember the decision: {error}")
+                self._key = None
+
+    def _sample_input(self, stepper: Stepper, steps: int) -> int:
+        """On a GPU: a single drained step every five seconds."""
+        stepper.drain_wanted = self._trial is not None
+        now = self._clock()
+        if self._trial is None and (self._sampled is None or now > self._sampled + 5.0):
+            self._sampled = now
+            stepper.drain_wanted = True
+            return 1
+        return steps
+
+    # XLA.
+
+    def _consider_xla(self, stepper: Stepper) -> None:
+        if self.plan.no_xla is not None:
+            self._reject_xla(self.plan.no_xla)
+            return
+        if self._trial is not None:
+            return
+        if "variant" in self._memory and self._want_xla is True:
+            self._adopt_xla(stepper, self._memory["variant"])
+            return
+        if self._preflight is None:
+            if self._want_xla == "auto" and not self._worth_trying():
+                return
+            self._preflight = Preflight()
+        failure = self._preflight.poll()
+        if self._want_xla is True and failure is None:
+            failure = self._preflight.wait()
+        if failure is None:
+            return
+        self.close()
+        if failure:
+            self._reject_xla(failure)
+            return
+        batch = stepper.hold()
+        if batch is None:
+            return
+        started = self._clock()
+        try:
+            self._try_xla(stepper, batch)
+        except Exception as error:  # pylint: disable=broad-except
+            first_line = str(error).strip().split("\n")[0]
+            self._reject_xla(f"XLA failed ({type(error).__name__}: {first_line})")
+        self.seconds_spent += self._clock() - started
+
+    def _worth_trying(self) -> bool:
+        if self.time is None or self.plan.total_steps is None:
+            return False
+        left = max(0, self.plan.total_steps - self._steps_done)
+        seconds = left * self.time.at(self.steps)
+        return seconds * self.plan.trial_fraction >= _XLA_SECONDS
+
+    def _try_xla(self, stepper: Stepper, batch: Any) -> None:
+        spec = stepper.iterator.element_spec
+        variant = xla.compiled_variant(stepper.fused, batch)
+        rounds = 5 if self._want_xla == "auto" else 0
+        compared = xla.compare(
+            stepper.fused, variant, batch, spec, self._clock, self._drain, rounds
+        )
+        if not rounds:
+            self._adopt_xla(stepper, variant)
+            return
+        safe, compiled = (median_and_spread(t) for t in (compared.safe, compared.xla))
+        self._xla_candidates += (
+            Candidate(compared.steps, False, *safe, rounds),
+            Candidate(compared.steps, True, *compiled, rounds),
+        )
+        told = f"{1e3 * safe[0]:.3f} ms a step without XLA, {1e3 * compiled[0]:.3f} with"
+        if not compared.xla_wins:
+            self._reject_xla(f"{told}: XLA is not faster")
+            return
+        assert self.time is not None
+        overhead = self.time.overhead_seconds
+        self.time = StepTime(overhead, max(1e-9, compiled[0] - overhead / compared.steps))
+        self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
+        self.reason += f"; {told}"
+        self._adopt_xla(stepper, variant)
+
+    def _adopt_xla(self, stepper: Stepper, variant: Any) -> None:
+        variant.memory = stepper.fused.memory
+        stepper.use(variant)
+        self._memory["variant"] = variant
+        self.jit_compile = True
+        self._want_xla = False
+        self._drift = DriftDetector()
+        self._remember()
+        self._say(f"XLA compiles the step: {self.reason}")
+
+    def _reject_xla(self, why: str) -> None:
+        self._want_xla = False
+        self.reason += f"; no XLA: {why}"
+        self._remember()
+        if self.plan.jit_compile is True:
+            self._say(f"XLA was asked for and can't be had: {why}")

@@ -1,0 +1,307 @@
+"""One `fit` with the tuner: what is swapped in, watched, and put back."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import weakref
+from typing import Any, Callable
+
+from k80keras import _keras
+from k80keras._keras import tf
+from k80keras.fit import xla
+from k80keras.fit.batch_hooks import save_points, who_needs_every_batch
+from k80keras.fit.decisions import device_names
+from k80keras.fit.fused import fuse, fused_with, keeps_random_state
+from k80keras.fit.observer import Observer
+from k80keras.fit.policy import Plan, TuningPolicy
+from k80keras.fit.result import TuningResult
+from k80keras.fit.stepper import Execution, Stepper
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The arguments of `K80Tuner`, checked."""
+
+    steps_per_execution: str | int | None
+    jit_compile: str | bool | None
+    trial_fraction: float
+    cache_dir: str | None
+
+
+class EvaluationPolicy:
+    """Doubles the steps per execution while an execution stays short."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._steps = 1
+
+    def accepts(self, stepper: Stepper) -> bool:
+        """Evaluation keeps no random state worth continuing."""
+        return True
+
+    def next_steps(self, stepper: Stepper) -> int:
+        """Returns how many steps to run next."""
+        return self._steps
+
+    def record(self, execution: Execution) -> None:
+        """Learns from an execution."""
+        if execution.seconds < 0.25 and not execution.first:
+            self._steps = min(self._limit, 2 * self._steps)
+
+    def give_up(self, error: Exception) -> None:
+        """Evaluation goes on one step at a time."""
+
+
+class FitSession:
+    """Swaps the functions of a model for one `fit`.
+
+    Args:
+      model: The model that is being trained.
+      callback_list: Keras' list of the callbacks of this `fit`.
+      params: Keras' parameters of this `fit`: `steps` and `epochs`.
+      options: Arguments of the tuner.
+      say: Function that takes one line for the user.
+      clock: Function that returns seconds.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        callback_list: Any,
+        params: dict[str, Any],
+        options: Options,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.notes: list[str] = []
+        self._model = model
+        self._params = params
+        self._options = options
+        self._clock = clock
+        self._say = say
+        self._policy: TuningPolicy | None = None
+        self._train: Stepper | Observer | None = None
+        self._test: Stepper | None = None
+        self._status, self._reason = "off", ""
+        self._restore: Any = None
+        self._seconds = 0.0
+        self._steps = 0
+        self._epoch_started = 0.0
+        self._epoch_ended: float | None = None
+        self._epoch_mark = (0, 0.0, 0.0)
+        self._install(callback_list)
+
+    # Keras' events.
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Arms for the steps of an epoch."""
+        steps = self._params.get("steps")
+        if self._train is not None:
+            resumed = _keras.resumed_step(self._model, steps, epoch)
+            self._train.begin(steps - resumed if steps and resumed else steps)
+        self._epoch_ended = None
+        self._epoch_mark = self._counters()
+        self._epoch_started = self._clock()
+
+    def end_steps(self) -> None:
+        """Marks the end of an epoch's training steps, if nothing else did."""
+        if self._epoch_ended is None:
+            self._epoch_ended = self._clock()
+            if self._train is not None:
+                self._train.end()
+
+    def begin_evaluation(self) -> None:
+        """Arms for the evaluation that `fit` is about to run."""
+        self.end_steps()
+        if self._test is not None:
+            try:
+                self._test.begin(_keras.evaluation_steps(self._model))
+            except AttributeError:
+                self._test.end()
+
+    def end_evaluation(self) -> None:
+        """Disarms after an evaluation."""
+        if self._test is not None:
+            self._test.end()
+
+    def end_epoch(self) -> dict[str, float]:
+        """Returns what to add to the epoch's logs."""
+        self.end_steps()
+        assert self._epoch_ended is not None
+        seconds = self._epoch_ended - self._epoch_started
+        steps, waited, observed = (
+            now - then for now, then in zip(self._counters(), self._epoch_mark)
+        )
+        if self._train is None:
+            steps = self._params.get("steps") or 0
+        self._seconds += seconds
+        self._steps += int(steps)
+        logs = {}
+        if steps and seconds > 0:
+            logs["steps_per_second"] = steps / seconds
+        if self._train is not None:
+            if not observed:  # no sample in this epoch: the latest known
+                _, waited, observed = self._counters()
+            logs["input_wait_fraction"] = waited / observed if observed else 0.0
+        return logs
+
+    def close(self) -> TuningResult:
+        """Puts everything back; returns what was found."""
+        self._restore()
+        policy = self._policy
+        _, waited, observed = self._counters()
+        result = TuningResult(
+            status=self._status,
+            reason=self._reason,
+            steps=self._steps,
+            steps_per_second=self._steps / self._seconds if self._seconds else None,
+            input_wait_fraction=waited / observed if observed else None,
+            notes=tuple(self.notes),
+            environment={"device": ", ".join(device_names()), **_keras.versions()},
+        )
+        if policy is None:
+            return dataclasses.replace(
+                result, jit_compile=bool(getattr(self._model, "jit_compile", False))
+            )
+        return dataclasses.replace(
+            result,
+            status=policy.status,
+            reason=policy.reason,
+            steps_per_execution=policy.steps,
+            jit_compile=policy.jit_compile or bool(self._model.jit_compile),
+            candidates=policy.candidates,
+            seconds_saved=policy.seconds_saved,
+            seconds_spent=policy.seconds_spent,
+            retunings=policy.retunings,
+        )
+
+    def abandon(self) -> None:
+        """Puts everything back after a failure of the tuner's own."""
+        self._restore()
+
+    # Installation.
+
+    def _install(self, callback_list: Any) -> None:
+        model, options = self._model, self._options
+        self._restore = weakref.finalize(callback_list, lambda: None)
+        why_not = _keras.why_not_fusable(model)
+        if why_not is not None:
+            self._note("off", f"the tuner is off: {why_not}")
+            return
+        put_back(model)  # an earlier `fit` may have died without its end
+        told = xla.tame_optimizers(model)
+        if told:
+            self._tell(told)
+        callbacks = callback_list.callbacks
+        before = (model.train_function, getattr(model, "train_tf_function", None))
+        self._train = self._training(model, callbacks, options)
+        model.train_function = self._train
+        needy = who_needs_every_batch(callbacks, "test")
+        if isinstance(self._train, Stepper) and needy is None:
+            model.make_test_function()
+            plain = model.test_function
+            self._test = Stepper(plain, fuse(plain), EvaluationPolicy(64), self._clock)
+            model.test_function = self._test
+        if isinstance(self._train, Stepper):
+            _keras.show_step_to_tensorboard(model, self._train.fused.step)
+        # `fit` tells nobody when it dies, but its list of callbacks dies too.
+        self._restore = weakref.finalize(
+            callback_list, _restore, weakref.ref(model), before[1], self._policy
+        )
+
+    def _training(
+        self, model: Any, callbacks: list[Any], options: Options
+    ) -> Stepper | Observer:
+        plain = model.train_function
+        drain = _drain if tf.config.get_visible_devices("GPU") else None
+        chosen = _keras.chosen_steps_per_execution(model)
+        if chosen is not None:
+            self._note("pinned", f"compile(steps_per_execution={chosen!r}) is kept")
+            steps = model.steps_per_execution if _keras.KERAS_3 else chosen
+            steps = steps if isinstance(steps, int) else 1
+            return Observer(plain, steps, self._clock, drain)
+        needy = who_needs_every_batch(callbacks, "train")
+        fixed = options.steps_per_execution
+        if needy is not None:
+            self._note("pinned", f"{needy} looks at every batch: one step at a time")
+            fixed = 1
+        elif fixed in (None, False):
+            self._note("off", f"steps_per_execution={fixed} leaves training alone")
+            fixed = 1
+        used_before = fused_with(plain)
+        if fixed == 1 and options.jit_compile is not True and used_before is None:
+            return Observer(plain, 1, self._clock, drain)
+        jit = options.jit_compile
+        chosen_jit = _keras.chosen_jit_compile(model)
+        no_xla = xla.why_not_compile(model)
+        if chosen_jit is not None or model.jit_compile:
+            if chosen_jit and no_xla:
+                self._tell(f"compile(jit_compile=True) is kept, but {no_xla}")
+            jit = False
+        epochs, steps = self._params.get("epochs"), self._params.get("steps")
+        plan = Plan(
+            fixed_steps=fixed if isinstance(fixed, int) else None,
+            jit_compile=jit if jit == "auto" else bool(jit),
+            no_xla=no_xla,
+            epoch_steps=steps,
+            total_steps=epochs * steps if epochs and steps else None,
+            trial_fraction=options.trial_fraction,
+            save_points=tuple(save_points(callbacks)),
+            cache_dir=options.cache_dir,
+            key_options={
+                "jit_compile": [jit, bool(model.jit_compile)],
+                "num_replicas": model.distribute_strategy.num_replicas_in_sync,
+            },
+            plain_was_used=used_before is None and _keras.was_traced(plain),
+        )
+        self._policy = TuningPolicy(
+            plan, lambda: bool(model.stop_training), self._say, self._clock, drain
+        )
+        return Stepper(plain, fuse(plain), self._policy, self._clock, drain)
+
+    # Words and numbers.
+
+    def _note(self, status: str, reason: str) -> None:
+        self._status, self._reason = status, reason
+        self._say(reason)
+
+    def _tell(self, line: str) -> None:
+        self.notes.append(line)
+        self._say(line)
+
+    def _counters(self) -> tuple[int, float, float]:
+        train = self._train
+        if train is None:
+            return 0, 0.0, 0.0
+        source: Any = train if isinstance(train, Observer) else self._policy
+        return train.steps_done, source.wait_seconds, source.observed_seconds
+
+
+def put_back(model: Any) -> None:
+    """Gives a model its own functions again, however many times wrapped."""
+    for name in ("train_function", "test_function"):
+        function = getattr(model, name, None)
+        while isinstance(function, (Stepper, Observer)):
+            function.end()
+            function = function.plain
+            setattr(model, name, function)
+
+
+def _restore(
+    model_reference: Any, shown: Any, policy: TuningPolicy | None
+) -> None:
+    if policy is not None:
+        policy.close()
+    model = model_reference()
+    if model is not None:
+        put_back(model)
+        if not _keras.KERAS_3:
+            model.train_tf_function = shown
+
+
+def _drain(logs: Any) -> None:
+    for value in tf.nest.flatten(logs):
+        if isinstance(value, tf.Tensor):
+            value.numpy()
+            return

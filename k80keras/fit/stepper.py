@@ -1,0 +1,207 @@
+"""What stands in for Keras' train (or test) function during one `fit`.
+
+Keras calls it once a step. It runs several steps in the first of those calls
+and answers the others with the same logs, so that Keras' own counting of
+steps, its progress bar and its hooks stay right.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Protocol
+
+from k80keras.fit.fused import FusedFunction, replay
+
+
+class Policy(Protocol):
+    """Decides how many steps to run, and learns how long they took."""
+
+    def accepts(self, stepper: Stepper) -> bool:
+        """Returns whether to take up the iterator; else `plain` answers."""
+
+    def next_steps(self, stepper: Stepper) -> int:
+        """Returns the wished number of steps; may swap or try functions."""
+
+    def record(self, execution: Execution) -> None:
+        """Takes in what one execution took."""
+
+    def give_up(self, error: Exception) -> None:
+        """Is told the exception after which it is asked no more."""
+
+
+class Execution:
+    """One execution: plain attributes, made once per execution.
+
+    Attributes:
+      steps: Int. Steps that were run.
+      started: Float. Clock when it began, in seconds.
+      seconds: Float. How long it took.
+      wait_seconds: Float. The part of it spent waiting for batches.
+      first: Bool. Whether it was the first of its epoch.
+    """
+
+    __slots__ = ("steps", "started", "seconds", "wait_seconds", "first")
+
+    def __init__(
+        self, steps: int, started: float, seconds: float, wait: float, first: bool
+    ) -> None:
+        self.steps = steps
+        self.started = started
+        self.seconds = seconds
+        self.wait_seconds = wait
+        self.first = first
+
+
+class Stepper:
+    """Answers for `plain`, several steps at a time.
+
+    Args:
+      plain: Keras' own function; it answers whoever calls outside of `fit`'s
+        loop over an epoch (a callback that evaluates, `train_on_batch`).
+      fused: The same step in a loop.
+      policy: Says how many steps to run.
+      clock: Function that returns seconds.
+      drain: Function of logs that returns when the device has computed them,
+        or `None` where executions end only then anyway.
+    """
+
+    def __init__(
+        self,
+        plain: Callable[[Any], Any],
+        fused: FusedFunction,
+        policy: Policy,
+        clock: Callable[[], float] = time.perf_counter,
+        drain: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.plain = plain
+        self.fused = fused
+        self.iterator: Any = None
+        self.steps_done = 0
+        self.drain_wanted = True
+        self._policy: Policy | None = policy
+        self._clock = clock
+        self._drain = drain
+        self._armed = False
+        self._fresh = False
+        self._broken = False
+        self._left: int | None = None
+        self._epoch_done = 0
+        self._length: int | None = None
+        self._pending = 0
+        self._held: Any = None
+        self._logs: Any = None
+
+    def begin(self, steps: int | None) -> None:
+        """Arms for one epoch; the next iterator seen is that of the epoch.
+
+        Args:
+          steps: Int. Calls to expect; `None` if Keras doesn't know.
+        """
+        self.end()
+        self._armed = not self._broken
+        # After an epoch of unknown length Keras counts on the same length.
+        self._left = self._length if steps is None else steps
+
+    def end(self) -> None:
+        """Disarms: from now on, and for strangers, `plain` answers."""
+        self._armed = self._fresh = False
+        self.iterator = self._logs = self._held = None
+        self._pending = self._epoch_done = 0
+
+    def __call__(self, iterator: Any) -> Any:
+        """Runs one step as Keras sees it; returns its logs."""
+        if iterator is self.iterator:
+            if self._pending:
+                self._pending -= 1
+                return self._logs
+        elif not self._take_up(iterator):
+            return self.plain(iterator)
+        try:
+            return self._execute()
+        except BaseException:  # the data ended, an error, or Ctrl-C
+            self.end()
+            raise
+
+    def hold(self) -> Any:
+        """Pulls the next batch for a trial; it will be trained next.
+
+        Returns:
+          The batch, or `None` where the data has ended.
+        """
+        if self._held is None:
+            batch = self.iterator.get_next_as_optional()
+            if batch.has_value():
+                self._held = batch.get_value()
+        return self._held
+
+    def use(self, fused: FusedFunction) -> None:
+        """Runs another variant of the same step from the next execution on."""
+        fused.prepare(self.iterator)
+        self.fused = fused
+
+    def _take_up(self, iterator: Any) -> bool:
+        if not self._armed or not self.fused.accepts(iterator):
+            return False
+        self._armed = False
+        try:
+            self.fused.prepare(iterator)
+            self.iterator = iterator
+            accepted = self._policy is None or self._policy.accepts(self)
+        except Exception as error:  # pylint: disable=broad-except
+            # Nothing is consumed yet. If the fault is the model's, plain Keras
+            # will say so in its own words.
+            accepted = False
+            self._forsake(error)
+        if not accepted:
+            self.end()
+            self._broken = True
+            return False
+        self._fresh = True
+        return True
+
+    def _execute(self) -> Any:
+        source, steps = self._next()
+        started = self._clock()
+        done, logs, wait = self.fused(source, steps)
+        if self._drain is not None and self.drain_wanted:
+            self._drain(logs)
+        seconds = self._clock() - started
+        if not done:
+            if self._left is None:
+                self._length = self._epoch_done
+            raise StopIteration  # as Keras' own functions tell the end of data
+        self._logs = logs
+        self._pending = done - 1
+        self._epoch_done += done
+        self.steps_done += done
+        if self._left is not None:
+            self._left = max(0, self._left - done)
+        execution = Execution(done, started, seconds, wait, self._fresh)
+        self._fresh = False
+        if self._policy is not None:
+            try:
+                self._policy.record(execution)
+            except Exception as error:  # pylint: disable=broad-except
+                self._forsake(error)
+        return logs
+
+    def _next(self) -> tuple[Any, int]:
+        """Returns where the next batches come from, and how many to run."""
+        steps = 1
+        if self._policy is not None:
+            try:
+                steps = self._policy.next_steps(self)
+            except Exception as error:  # pylint: disable=broad-except
+                self._forsake(error)
+        if self._held is not None:
+            batch, self._held = self._held, None
+            return replay(batch, self.iterator.element_spec), 1
+        # Past the known length, Keras makes at most one call, to see the end.
+        return self.iterator, steps if self._left is None else min(
+            steps, max(1, self._left)
+        )
+
+    def _forsake(self, error: Exception) -> None:
+        policy, self._policy = self._policy, None
+        if policy is not None:
+            policy.give_up(error)

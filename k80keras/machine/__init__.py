@@ -1,0 +1,1 @@
+"""The card and the software on it."""

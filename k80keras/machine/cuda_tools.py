@@ -1,0 +1,51 @@
+"""Where XLA finds `ptxas` and `libdevice`, without loading anything of CUDA."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import sys
+from typing import Iterable, Mapping
+
+
+def cuda_roots(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Returns the CUDA folders that TensorFlow searches, first one first.
+
+    The order is that of TensorFlow 2.14: `XLA_FLAGS=--xla_gpu_cuda_data_dir`,
+    `CUDA_DIR`, system toolkits, then the wheel `nvidia-cuda-nvcc-cu11`.
+
+    Args:
+      environ: Mapping. Defaults to `os.environ`.
+    """
+    environ = os.environ if environ is None else environ
+    roots = []
+    for flag in environ.get("XLA_FLAGS", "").split():
+        name, _, value = flag.partition("=")
+        if name == "--xla_gpu_cuda_data_dir":
+            roots.append(value)
+    roots += [environ[name] for name in ("CUDA_DIR", "CUDA_HOME") if name in environ]
+    roots += ["/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"))]
+    roots += [os.path.join(p, "nvidia", "cuda_nvcc") for p in sys.path if p]
+    return [root for root in roots if os.path.isdir(root)]
+
+
+def find_ptxas(roots: Iterable[str] | None = None) -> str | None:
+    """Returns the `ptxas` that XLA will run; the one on `PATH` wins."""
+    on_path = shutil.which("ptxas")
+    if on_path is not None:
+        return on_path
+    return _first(roots, "bin/ptxas")
+
+
+def find_libdevice(roots: Iterable[str] | None = None) -> str | None:
+    """Returns the `libdevice` that XLA will link."""
+    return _first(roots, "nvvm/libdevice/libdevice*.bc")
+
+
+def _first(roots: Iterable[str] | None, pattern: str) -> str | None:
+    for root in cuda_roots() if roots is None else roots:
+        found = glob.glob(os.path.join(root, pattern))
+        if found:
+            return found[0]
+    return None
