@@ -8,7 +8,8 @@ the loop ends, and nothing is lost or run twice.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+import contextlib
+from typing import Any, Callable, Iterator
 
 from k80keras import _keras
 from k80keras._keras import tf
@@ -26,6 +27,10 @@ class FusedFunction:
         self.memory: dict[str, Any] = {}  # findings, for the next `fit`
         self._run = tf.function(
             tf.autograph.experimental.do_not_convert(self._loop), reduce_retracing=True
+        )
+        self._beyond = tf.function(
+            tf.autograph.experimental.do_not_convert(lambda it: self.step(next(it))),
+            reduce_retracing=True,
         )
         self._counts: dict[int, Any] = {}
 
@@ -52,6 +57,42 @@ class FusedFunction:
         """
         done, logs, wait = self._run(iterator, self._count(steps))
         return int(done), logs, float(wait)
+
+    def end(self, iterator: Any) -> None:
+        """Steps beyond the end of the data, as plain `fit` does.
+
+        Where the length is not known, plain `fit` finds the end by a step that
+        fails. By then it has done what needs no data: `optimizer.iterations`
+        has counted it and seeds have moved on. So must they here.
+
+        Raises:
+          OutOfRangeError: Always; Keras takes it for the end of the data.
+        """
+        try:
+            self._beyond(iterator)
+        except tf.errors.OutOfRangeError:
+            spec = iterator.element_spec
+            parts = tf.nest.flatten(spec)
+            fixed = all(isinstance(part, tf.TensorSpec) for part in parts) and all(
+                part.shape.is_fully_defined() for part in parts
+            )
+            if fixed and keeps_random_state(self.graph_of(spec)):
+                # Masks of a fixed shape need no data either: draw them.
+                blank = [tf.zeros(part.shape, part.dtype) for part in parts]
+                with self.scratch(spec):
+                    self(replay(tf.nest.pack_sequence_as(spec, blank), spec), 1)
+            raise
+
+    @contextlib.contextmanager
+    def scratch(self, spec: Any) -> Iterator[None]:
+        """Puts back every variable that the step reads or writes."""
+        variables = self.graph_of(spec).variables
+        before = [tf.identity(variable) for variable in variables]
+        try:
+            yield
+        finally:
+            for variable, value in zip(variables, before):
+                variable.assign(value)
 
     def graph_of(self, data_spec: Any) -> Any:
         """Returns the traced step for batches of this spec."""

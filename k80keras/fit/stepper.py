@@ -169,7 +169,7 @@ class Stepper:
         if not done:
             if self._left is None:
                 self._length = self._epoch_done
-            raise StopIteration  # as Keras' own functions tell the end of data
+            self.fused.end(source)
         self._logs = logs
         self._pending = done - 1
         self._epoch_done += done

@@ -6,9 +6,8 @@ leaves no trace in the training, whatever it finds.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from k80keras import _keras
 from k80keras._keras import tf
@@ -106,18 +105,6 @@ def compiled_variant(fused: FusedFunction, batch: Any) -> FusedFunction:
     return FusedFunction(tf.function(no_autograph(step), reduce_retracing=True))
 
 
-@contextlib.contextmanager
-def scratch(fused: FusedFunction, spec: Any) -> Iterator[None]:
-    """Puts back every variable that the step reads or writes."""
-    variables = fused.graph_of(spec).variables
-    before = [tf.identity(variable) for variable in variables]
-    try:
-        yield
-    finally:
-        for variable, value in zip(variables, before):
-            variable.assign(value)
-
-
 def compare(
     fused: FusedFunction,
     variant: FusedFunction,
@@ -149,7 +136,7 @@ def compare(
             drain(logs)
         return (clock() - started) / steps
 
-    with scratch(fused, spec):
+    with fused.scratch(spec):
         iterator = replay(batch, spec, -1)
         timed(variant, 1)
         if not rounds:

@@ -1,0 +1,144 @@
+"""Training is the same with the tuner as without it, bit for bit.
+
+Models, data and strategies; callbacks have a file of their own.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from k80keras._keras import keras, tf
+from tests.conformance import data, models
+from tests.conformance.compare import assert_same_training
+
+MODELS = [
+    models.sgd_with_schedule,
+    models.dropout,
+    models.dropout_with_seed,
+    models.batch_norm_cnn,
+    models.lstm,
+    models.added_losses,
+    models.mixed_float16,
+    models.custom_train_step,
+    models.deferred_build,
+]
+DATA = [
+    data.numpy_arrays,
+    data.numpy_with_weights,
+    data.numpy_with_class_weight,
+    data.static_shapes,
+    data.unknown_length,
+    data.unknown_length_that_varies,
+    data.infinite,
+    data.epochs_that_share_an_iterator,
+    data.too_little_data,
+    data.generator,
+    data.sequence,
+    data.changing_shapes,
+    data.one_batch_per_epoch,
+]
+
+
+def two_dies():
+    # Plain Keras aborts when a second model meets the default collectives.
+    return tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"],
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    ).scope()
+
+
+def name(value):
+    return getattr(value, "__name__", None)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name)
+def test_models(model):
+    tuner = assert_same_training(model, data.dataset)
+    assert tuner.result.status == "tuned"
+    assert tuner.result.steps == 3 * 31
+
+
+@pytest.mark.parametrize("source", DATA, ids=name)
+def test_data(source):
+    assert_same_training(models.mlp, source)
+
+
+@pytest.mark.parametrize("model", [models.dropout, models.dropout_with_seed], ids=name)
+@pytest.mark.parametrize(
+    "source", [data.unknown_length, data.unknown_length_static], ids=name
+)
+def test_random_layers_and_unknown_length(model, source):
+    assert_same_training(model, source)
+
+
+def test_stateful_rnn():
+    assert_same_training(models.stateful_rnn, data.static_shapes)
+
+
+def test_dict_inputs_and_two_outputs():
+    assert_same_training(models.dict_inputs_two_outputs, data.dicts)
+
+
+@pytest.mark.parametrize("model", [models.mlp, models.dropout_with_seed], ids=name)
+def test_second_fit_goes_on(model):
+    tuner = assert_same_training(model, data.dataset, fits=2)
+    assert tuner.result.status == "cached"
+
+
+def test_second_fit_with_other_data():
+    sources = iter([data.dataset, data.static_shapes] * 2)
+    assert_same_training(models.dropout_with_seed, lambda: next(sources)(), fits=2)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.mlp,
+        models.dropout,
+        models.dropout_with_seed,
+        models.batch_norm_cnn,
+        models.mixed_float16,
+        models.custom_train_step,
+    ],
+    ids=name,
+)
+def test_two_dies(model):
+    tuner = assert_same_training(model, data.dataset, scope=two_dies)
+    assert tuner.result.status == "tuned"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        data.numpy_arrays,
+        data.numpy_with_weights,
+        data.unknown_length,
+        data.infinite,
+        data.too_little_data,
+        data.generator,
+        data.changing_shapes,
+    ],
+    ids=name,
+)
+def test_two_dies_data(source):
+    assert_same_training(models.mlp, source, scope=two_dies)
+
+
+def test_one_device_strategy():
+    strategy = tf.distribute.OneDeviceStrategy
+    assert_same_training(
+        models.dropout, data.dataset, scope=lambda: strategy("CPU:1").scope()
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 3, 16, 500])
+def test_any_fixed_number_of_steps(steps):
+    from k80keras import K80Tuner
+
+    tuner = K80Tuner(steps_per_execution=steps, jit_compile=False, verbose=0)
+    assert_same_training(models.dropout_with_seed, data.dataset, tuner=tuner)
+    assert tuner.result.status == "pinned" or steps == 1
+
+
+def test_keras_is_the_one_of_tensorflow():
+    assert keras is tf.keras or keras.Model is tf.keras.Model
