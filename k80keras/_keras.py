@@ -98,20 +98,26 @@ def chosen_steps_per_execution(model: Any) -> int | str | None:
 
     Keras 3 cannot tell its default of 1 from an explicit 1.
     """
-    chosen = _compile_argument(model, "steps_per_execution")
     if KERAS_3:
-        return None if model.steps_per_execution == 1 else model.steps_per_execution
+        steps = model.steps_per_execution
+        return None if steps == 1 else int(steps)
+    chosen = _compile_argument(model, "steps_per_execution")
     if chosen is None and model._steps_per_execution.numpy() != 1:
         return int(model._steps_per_execution.numpy())
     return chosen  # type: ignore[no-any-return]
 
 
 def chosen_jit_compile(model: Any) -> bool | None:
-    """Returns what the user set in `compile`, `None` for Keras' default."""
-    chosen = _compile_argument(model, "jit_compile")
-    if chosen is None and not KERAS_3:
-        chosen = model.jit_compile  # it has a setter, too
-    return None if chosen in (None, "auto") else bool(chosen)
+    """Returns what the user set in `compile`, `None` for Keras' default.
+
+    Keras 3 cannot tell a value from its default that comes to the same.
+    """
+    if KERAS_3:
+        by_default = model._resolve_auto_jit_compile()
+        return None if model.jit_compile == by_default else bool(model.jit_compile)
+    # Keras 2 has a setter, too.
+    chosen = _compile_argument(model, "jit_compile") or model.jit_compile
+    return None if chosen is None else bool(chosen)
 
 
 def _compile_argument(model: Any, name: str) -> Any:

@@ -73,7 +73,7 @@ class FusedFunction:
         except tf.errors.OutOfRangeError:
             spec = iterator.element_spec
             parts = tf.nest.flatten(spec)
-            fixed = all(isinstance(part, tf.TensorSpec) for part in parts) and all(
+            fixed = can_replay(spec) and all(
                 part.shape.is_fully_defined() for part in parts
             )
             if fixed and keeps_random_state(self.graph_of(spec)):
@@ -139,35 +139,33 @@ def _now() -> Any:
         return tf.timestamp()
 
 
+def can_replay(element_spec: Any) -> bool:
+    """Returns whether `replay` can give batches of this spec back.
+
+    Ragged and sparse batches, and those of several replicas, have a spec that
+    no other dataset can be given.
+    """
+    parts = tf.nest.flatten(element_spec)
+    return all(isinstance(part, tf.TensorSpec) for part in parts)
+
+
 def replay(batch: Any, element_spec: Any, count: int = 1) -> Any:
     """Returns an iterator that yields a batch that was pulled before.
 
-    Its element spec is that of the iterator it was pulled from, so functions
-    traced for that one run it without another trace.
-
-    Raises:
-      ValueError: If no dataset can have this element spec.
+    Its element spec is that of the iterator it was pulled from (`can_replay`
+    says whether that is possible), so functions traced for that one run it
+    without another trace.
     """
 
     def loosen(*parts: Any) -> Any:
         element = parts if isinstance(element_spec, tuple) else parts[0]
-        flat = [
-            # Only a placeholder forgets the static shape of its input.
-            (
-                tf.compat.v1.placeholder_with_default(tensor, spec.shape)
-                if isinstance(spec, tf.TensorSpec)
-                else tensor
-            )
-            for tensor, spec in zip(
-                tf.nest.flatten(element), tf.nest.flatten(element_spec)
-            )
-        ]
+        pairs = zip(tf.nest.flatten(element), tf.nest.flatten(element_spec))
+        # Only a placeholder forgets the static shape of its input.
+        forget = tf.compat.v1.placeholder_with_default
+        flat = [forget(tensor, spec.shape) for tensor, spec in pairs]
         return tf.nest.pack_sequence_as(element_spec, flat)
 
-    iterator = iter(tf.data.Dataset.from_tensors(batch).map(loosen).repeat(count))
-    if iterator.element_spec != element_spec:
-        raise ValueError(f"no dataset has the element spec {element_spec}")
-    return iterator
+    return iter(tf.data.Dataset.from_tensors(batch).map(loosen).repeat(count))
 
 
 def keeps_random_state(function: Any) -> bool:

@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable
 
 from k80keras._keras import tf
-from k80keras.fit.fused import replay
+from k80keras.fit.fused import can_replay, replay
 
 _SAMPLE_SECONDS = 5.0
 
@@ -77,7 +77,8 @@ class Observer:
         return self._clock() >= self._next_sample
 
     def _sampled(self, iterator: Any) -> Any:
-        if not isinstance(iterator, tf.data.Iterator):
+        known = isinstance(iterator, tf.data.Iterator)
+        if not known or not can_replay(iterator.element_spec):
             self._next_sample = float("inf")
             return self.plain(iterator)
         if self._drain is not None:

@@ -7,7 +7,6 @@ import time
 from typing import Any, Callable
 
 from k80keras._keras import tf
-from k80keras.fit import xla
 from k80keras.fit.batch_hooks import SavePoint
 from k80keras.fit.decisions import (
     Decision,
@@ -16,14 +15,13 @@ from k80keras.fit.decisions import (
     save_decision,
 )
 from k80keras.fit.fused import keeps_random_state
-from k80keras.fit.preflight import Preflight
 from k80keras.fit.result import Candidate
 from k80keras.fit.stepper import Execution, Stepper
-from k80keras.fit.timing import StepTime, best_steps_per_execution, median_and_spread
+from k80keras.fit.timing import StepTime, best_steps_per_execution
 from k80keras.fit.trial import DriftDetector, StepsTrial
+from k80keras.fit.xla_trial import Outcome, XLATrial
 
 _MAX_RETUNINGS = 3
-_XLA_SECONDS = 12.0  # typical cost of preflight, compilation and comparison
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +95,7 @@ class TuningPolicy:
         self._drain = drain
         self._trial: StepsTrial | None = None
         self._drift = DriftDetector()
-        self._preflight: Preflight | None = None
-        self._want_xla = plan.jit_compile
+        self._xla = XLATrial(plan.jit_compile, plan.no_xla, clock, drain)
         self._recalled = False
         self._key: str | None = None
         self._memory: dict[str, Any] = {}
@@ -128,8 +125,8 @@ class TuningPolicy:
         if not self._recalled:
             self._recalled = True
             self._recall(stepper)
-        if self._want_xla is not False:
-            self._consider_xla(stepper)
+        if self._xla.wanted and self._trial is None:
+            self._try_xla(stepper)
         steps = self._trial.next_steps() if self._trial else self.steps
         for point in self.plan.save_points:
             steps = min(steps, point.steps_until(stepper.steps_done))
@@ -170,9 +167,7 @@ class TuningPolicy:
 
     def close(self) -> None:
         """Ends what still runs; called when `fit` ends, however it ends."""
-        if self._preflight is not None:
-            self._preflight.stop()
-            self._preflight = None
+        self._xla.close()
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -193,15 +188,15 @@ class TuningPolicy:
             return
         if self.plan.trial_fraction == 0:
             self.status, self.reason = "off", "trial_fraction=0 allows no trial"
-            self._want_xla = False
+            self._xla.wanted = False
             return
         known: Decision | None = self._memory.get("decision")
         if known is None and self.plan.cache_dir is not None:
             shapes: Any = spec
             if isinstance(stepper.iterator, tf.data.Iterator):
-                shapes = tf.nest.map_structure(
-                    lambda t: t.shape, stepper.hold(), expand_composites=True
-                )
+                batch = stepper.hold()
+                if batch is not None:
+                    shapes = tf.nest.map_structure(lambda t: t.shape, batch)
             self._key = decision_key(
                 stepper.fused.graph_of(spec), shapes, self.plan.key_options
             )
@@ -214,8 +209,8 @@ class TuningPolicy:
         self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
         if known.steps_per_execution == 1:
             self.steps = 1
-        if self._want_xla == "auto":
-            self._want_xla = known.jit_compile
+        if self._xla.wanted == "auto":
+            self._xla.wanted = known.jit_compile
 
     def _new_trial(self) -> None:
         plan = self.plan
@@ -272,87 +267,44 @@ class TuningPolicy:
             return 1
         return steps
 
-    # XLA.
+    def _try_xla(self, stepper: Stepper) -> None:
+        if self._xla.wanted is True and "variant" in self._memory:
+            self._xla.wanted = False
+            self._adopt(stepper, self._memory["variant"])
+            return
+        left = self.plan.total_steps
+        if left is not None:
+            left = max(0, left - self._steps_done)
+        seconds = None
+        if left is not None and self.time is not None:
+            seconds = left * self.time.at(self.steps)
+        outcome = self._xla.advance(stepper, seconds, self.plan.trial_fraction)
+        if outcome is not None:
+            self._take(outcome, stepper)
 
-    def _consider_xla(self, stepper: Stepper) -> None:
-        if self.plan.no_xla is not None:
-            self._reject_xla(self.plan.no_xla)
+    def _take(self, outcome: Outcome, stepper: Stepper) -> None:
+        self.seconds_spent += outcome.seconds
+        self._xla_candidates += outcome.candidates
+        if outcome.variant is None:
+            self.reason += f"; no XLA: {outcome.reason}"
+            self._remember()
+            if self.plan.jit_compile is True:
+                self._say(f"XLA was asked for and can't be had: {outcome.reason}")
             return
-        if self._trial is not None:
-            return
-        if "variant" in self._memory and self._want_xla is True:
-            self._adopt_xla(stepper, self._memory["variant"])
-            return
-        if self._preflight is None:
-            if self._want_xla == "auto" and not self._worth_trying():
-                return
-            self._preflight = Preflight()
-        failure = self._preflight.poll()
-        if self._want_xla is True and failure is None:
-            failure = self._preflight.wait()
-        if failure is None:
-            return
-        self.close()
-        if failure:
-            self._reject_xla(failure)
-            return
-        batch = stepper.hold()
-        if batch is None:
-            return
-        started = self._clock()
-        try:
-            self._try_xla(stepper, batch)
-        except Exception as error:  # pylint: disable=broad-except
-            first_line = str(error).strip().split("\n")[0]
-            self._reject_xla(f"XLA failed ({type(error).__name__}: {first_line})")
-        self.seconds_spent += self._clock() - started
+        self.reason += f"; XLA: {outcome.reason}"
+        if self.time is not None and outcome.saved_per_step:
+            step = self.time.step_seconds - outcome.saved_per_step
+            self.time = StepTime(self.time.overhead_seconds, max(1e-9, step))
+            if self.plan.fixed_steps is None:
+                limit = self.plan.epoch_steps
+                self.steps = best_steps_per_execution(self.time, limit)
+        self._memory["variant"] = outcome.variant
+        outcome.variant.memory = stepper.fused.memory
+        self._adopt(stepper, outcome.variant)
+        self._remember()
 
-    def _worth_trying(self) -> bool:
-        if self.time is None or self.plan.total_steps is None:
-            return False
-        left = max(0, self.plan.total_steps - self._steps_done)
-        seconds = left * self.time.at(self.steps)
-        return seconds * self.plan.trial_fraction >= _XLA_SECONDS
-
-    def _try_xla(self, stepper: Stepper, batch: Any) -> None:
-        spec = stepper.iterator.element_spec
-        variant = xla.compiled_variant(stepper.fused, batch)
-        rounds = 5 if self._want_xla == "auto" else 0
-        compared = xla.compare(
-            stepper.fused, variant, batch, spec, self._clock, self._drain, rounds
-        )
-        if not rounds:
-            self._adopt_xla(stepper, variant)
-            return
-        safe, compiled = (median_and_spread(t) for t in (compared.safe, compared.xla))
-        self._xla_candidates += (
-            Candidate(compared.steps, False, *safe, rounds),
-            Candidate(compared.steps, True, *compiled, rounds),
-        )
-        told = f"{1e3 * safe[0]:.3f} ms a step without XLA, {1e3 * compiled[0]:.3f} with"
-        if not compared.xla_wins:
-            self._reject_xla(f"{told}: XLA is not faster")
-            return
-        assert self.time is not None
-        overhead = self.time.overhead_seconds
-        self.time = StepTime(overhead, max(1e-9, compiled[0] - overhead / compared.steps))
-        self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
-        self.reason += f"; {told}"
-        self._adopt_xla(stepper, variant)
-
-    def _adopt_xla(self, stepper: Stepper, variant: Any) -> None:
-        variant.memory = stepper.fused.memory
+    def _adopt(self, stepper: Stepper, variant: Any) -> None:
         stepper.use(variant)
-        self._memory["variant"] = variant
         self.jit_compile = True
-        self._want_xla = False
         self._drift = DriftDetector()
-        self._remember()
-        self._say(f"XLA compiles the step: {self.reason}")
-
-    def _reject_xla(self, why: str) -> None:
-        self._want_xla = False
-        self.reason += f"; no XLA: {why}"
-        self._remember()
-        if self.plan.jit_compile is True:
-            self._say(f"XLA was asked for and can't be had: {why}")
+        self._say(f"XLA compiles the step; steps_per_execution={self.steps}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Protocol
 
-from k80keras.fit.fused import FusedFunction, replay
+from k80keras.fit.fused import FusedFunction, can_replay, replay
 
 
 class Policy(Protocol):
@@ -56,8 +56,7 @@ class Stepper:
     """Answers for `plain`, several steps at a time.
 
     Args:
-      plain: Keras' own function; it answers whoever calls outside of `fit`'s
-        loop over an epoch (a callback that evaluates, `train_on_batch`).
+      plain: Keras' own function; it answers for data that no loop can pull.
       fused: The same step in a loop.
       policy: Says how many steps to run.
       clock: Function that returns seconds.
@@ -84,6 +83,7 @@ class Stepper:
         self._armed = False
         self._fresh = False
         self._broken = False
+        self._steps: int | None = None
         self._left: int | None = None
         self._epoch_done = 0
         self._length: int | None = None
@@ -92,7 +92,7 @@ class Stepper:
         self._logs: Any = None
 
     def begin(self, steps: int | None) -> None:
-        """Arms for one epoch; the next iterator seen is that of the epoch.
+        """Arms for one epoch.
 
         Args:
           steps: Int. Calls to expect; `None` if Keras doesn't know.
@@ -100,10 +100,10 @@ class Stepper:
         self.end()
         self._armed = not self._broken
         # After an epoch of unknown length Keras counts on the same length.
-        self._left = self._length if steps is None else steps
+        self._steps = self._length if steps is None else steps
 
     def end(self) -> None:
-        """Disarms: from now on, and for strangers, `plain` answers."""
+        """Disarms: from now on each call is one step."""
         self._armed = self._fresh = False
         self.iterator = self._logs = self._held = None
         self._pending = self._epoch_done = 0
@@ -115,7 +115,7 @@ class Stepper:
                 self._pending -= 1
                 return self._logs
         elif not self._take_up(iterator):
-            return self.plain(iterator)
+            return self._one_step(iterator)
         try:
             return self._execute()
         except BaseException:  # the data ended, an error, or Ctrl-C
@@ -126,9 +126,10 @@ class Stepper:
         """Pulls the next batch for a trial; it will be trained next.
 
         Returns:
-          The batch, or `None` where the data has ended.
+          The batch, or `None` where the data has ended, or where a batch of
+          its kind could not be given back.
         """
-        if self._held is None:
+        if self._held is None and can_replay(self.iterator.element_spec):
             batch = self.iterator.get_next_as_optional()
             if batch.has_value():
                 self._held = batch.get_value()
@@ -139,10 +140,22 @@ class Stepper:
         fused.prepare(self.iterator)
         self.fused = fused
 
+    def _one_step(self, iterator: Any) -> Any:
+        """Answers a call from outside of an epoch: a callback that evaluates."""
+        if self._broken or not self.fused.accepts(iterator):
+            return self.plain(iterator)
+        done, logs, _ = self.fused(iterator, 1)
+        if not done:
+            self.fused.end(iterator)
+        return logs
+
     def _take_up(self, iterator: Any) -> bool:
-        if not self._armed or not self.fused.accepts(iterator):
+        if not self._armed or self._pending or not self.fused.accepts(iterator):
             return False
-        self._armed = False
+        # If there was another one, it was not the epoch's: a callback trained
+        # on a batch of its own before the epoch's first step.
+        self.steps_done -= self._epoch_done
+        self._epoch_done, self._left = 0, self._steps
         try:
             self.fused.prepare(iterator)
             self.iterator = iterator
