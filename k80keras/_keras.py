@@ -178,7 +178,7 @@ def step_of(train_function: Any) -> Callable[[Any], Any]:
     """
     if KERAS_3:
         # Keras 3 takes any iterable of batches; `train_on_batch` relies on it.
-        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        @tf.autograph.experimental.do_not_convert
         def step(data: Any) -> Any:
             return train_function([data])
 

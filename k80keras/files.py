@@ -23,7 +23,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
       Path in the same folder.
     """
     target = Path(path)
-    descriptor, name = tempfile.mkstemp(prefix=f".tmp-{target.name}-", dir=target.parent)
+    descriptor, name = tempfile.mkstemp(
+        prefix=f".tmp-{target.name}-", dir=target.parent
+    )
     os.close(descriptor)
     temporary = Path(name)
     try:

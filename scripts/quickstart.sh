@@ -33,4 +33,4 @@ else
 fi
 make_env quickstart "$extra,datasets,report"
 .venvs/quickstart/bin/python scripts/train.py --dataset=digits --model=cnn \
-  --epochs=5 --output_dir=runs/quickstart "$@"
+  --epochs=5 --output_dir="runs/quickstart-$(date +%Y%m%d-%H%M%S)" "$@"

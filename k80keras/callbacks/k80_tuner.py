@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -90,20 +91,34 @@ class K80Tuner(keras.callbacks.Callback):
                 )
         self._verbose = verbose
         self._lines: list[str] = []
+        self._failure: str | None = None
+        self._added: tuple[str, ...] = ()
         self._session: FitSession | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Swaps the training function."""
-        self.result, self._lines, self._session = None, [], None
+        self.result, self._session = None, None
+        self._lines, self._failure, self._added = [], None, ()
         callback_list = _keras.find_callback_list()
         if callback_list is None:
             self._say("the tuner is off: no Keras `fit` is running")
             self._flush()
             return
+        others = [c for c in callback_list.callbacks if isinstance(c, K80Tuner)]
+        if others[0] is not self:
+            self.result = TuningResult("off", "another K80Tuner is at work")
+            self._say("the tuner is off: another K80Tuner is at work")
+            self._flush()
+            return
         try:
             _keras.move_to_front(callback_list, self)
             self._session = FitSession(
-                self.model, callback_list, self.params, self._options, self._say
+                self.model,
+                callback_list,
+                self.params,
+                self._options,
+                self._say,
+                self._fail,
             )
         except Exception as error:  # pylint: disable=broad-except
             self._fail(error)
@@ -125,15 +140,25 @@ class K80Tuner(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Adds the tuner's logs."""
         added = self._guarded("end_epoch")
-        if added and logs is not None:
+        if added is None:  # whoever wrote a column for these goes on to need them
+            added = dict.fromkeys(self._added, float("nan"))
+        self._added = tuple(added)
+        if logs is not None:
             logs.update(added)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Puts Keras' functions back and reports."""
-        result = self._guarded("close")
-        if result is not None:  # else the failure was reported
-            self.result = result
-        self._session = None
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                self.result = session.close()
+            except Exception as error:  # pylint: disable=broad-except
+                self._fail(error)
+        if self._failure is not None:
+            so_far = self.result or TuningResult("off", self._failure)
+            self.result = dataclasses.replace(
+                so_far, status="off", reason=self._failure
+            )
         if self.result is not None and self._report_path is not None:
             try:
                 write_text(self._report_path, self.result.to_json())
@@ -149,15 +174,14 @@ class K80Tuner(keras.callbacks.Callback):
             return getattr(self._session, event)(*args)
         except Exception as error:  # pylint: disable=broad-except
             self._fail(error)
+            self._session.abandon()
             return None
 
     def _fail(self, error: Exception) -> None:
-        if self._session is not None:
-            self._session.abandon()
-        self._session = None
-        reason = f"the tuner failed ({type(error).__name__}: {error})"
-        self.result = TuningResult("off", reason, notes=(reason,))
-        self._say(f"{reason}; training goes on without it")
+        """Reports the first failure of the tuner's own, and only that one."""
+        if self._failure is None:
+            self._failure = f"the tuner failed ({type(error).__name__}: {error})"
+            self._say(f"{self._failure}; training goes on without it")
 
     def _say(self, line: str) -> None:
         self._lines.append(line)
@@ -172,12 +196,13 @@ class K80Tuner(keras.callbacks.Callback):
 
 def _check(steps: Any, jit_compile: Any, trial_fraction: Any) -> None:
     whole = isinstance(steps, int) and not isinstance(steps, bool)
-    if not (steps in ("auto", None, False) or (whole and 1 <= steps <= 1024)):
+    named = steps is None or steps is False or steps == "auto"
+    if not (named or (whole and 1 <= steps <= 1024)):
         raise InvalidArgumentError(
             "`steps_per_execution` must be an int from 1 to 1024, 'auto' or None. "
             f"Received: steps_per_execution={steps!r}. Use 'auto' to measure it"
         )
-    if jit_compile not in ("auto", None, False, True):
+    if not (jit_compile is None or jit_compile == "auto" or type(jit_compile) is bool):
         raise InvalidArgumentError(
             "`jit_compile` must be True, False, 'auto' or None. "
             f"Received: jit_compile={jit_compile!r}. Use 'auto' to measure it"

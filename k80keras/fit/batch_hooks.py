@@ -33,8 +33,8 @@ def save_points(callbacks: Sequence[Any]) -> list[SavePoint]:
     """Returns the steps after which Keras' own callbacks write files."""
     points = []
     for callback in callbacks:
-        interval = getattr(callback, "save_freq", None)
-        if _saves_by_count(callback) and interval > 0:
+        if _saves_by_count(callback):
+            interval: int = callback.save_freq
             phase = _keras.batches_since_save(callback)
             points.append(SavePoint(interval, phase, type(callback).__name__))
     return points
@@ -67,7 +67,7 @@ def _keras_own_needs(callback: Any, mode: str) -> bool:
         return callback.update_freq != "epoch" or callback._should_trace
     if _saves_by_count(callback):
         return False  # a SavePoint
-    return getattr(callback, "save_freq", None) != "epoch"
+    return bool(getattr(callback, "save_freq", None) != "epoch")
 
 
 def _saves_by_count(callback: Any) -> bool:
@@ -79,5 +79,6 @@ def _saves_by_count(callback: Any) -> bool:
         isinstance(callback, kinds)
         and isinstance(frequency, int)
         and not isinstance(frequency, bool)
+        and frequency > 0
         and not careful
     )

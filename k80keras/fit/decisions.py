@@ -15,6 +15,13 @@ from k80keras._keras import tf
 from k80keras.files import write_text
 
 _FORMAT = "k80keras-decision-1"
+_KINDS = {
+    "steps_per_execution": int,
+    "jit_compile": bool,
+    "overhead_seconds": float,
+    "step_seconds": float,
+    "reason": str,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +58,10 @@ def decision_key(graph: Any, batch_shapes: Any, options: dict[str, Any]) -> str:
         nodes.extend(called.node_def)
     parts = {
         "operations": sorted(collections.Counter(n.op for n in nodes).items()),
-        "variables": [
-            [v.dtype.name, v.shape.as_list(), bool(v.trainable)]
+        "variables": sorted(
+            repr((v.dtype.name, v.shape.as_list(), bool(v.trainable)))
             for v in graph.variables
-        ],
+        ),
         "batch": repr(batch_shapes),
         "devices": device_names(),
         **options,
@@ -82,14 +89,8 @@ def load_decision(cache_dir: str, key: str) -> Decision | None:
         if content.get("format") != _FORMAT or content.get("key") != key:
             raise ValueError("it was not written by this version of k80keras")
         decision = Decision(**content["decision"])
-        for field, kind in (
-            ("steps_per_execution", int),
-            ("jit_compile", bool),
-            ("overhead_seconds", (int, float)),
-            ("step_seconds", (int, float)),
-            ("reason", str),
-        ):
-            if not isinstance(getattr(decision, field), kind):  # type: ignore[arg-type]
+        for field, kind in _KINDS.items():
+            if type(getattr(decision, field)) is not kind:
                 raise ValueError(f"{field} has the wrong type")
         if not 1 <= decision.steps_per_execution <= 1024:
             raise ValueError("steps_per_execution is not between 1 and 1024")

@@ -63,6 +63,7 @@ class TuningPolicy:
       should_stop: Function that returns whether Keras will stop after the
         next step, as `stop_training` set before an epoch's first step does.
       say: Function that takes one line for the user.
+      fail: Function that takes an exception of the tuner's own.
       clock: Function that returns seconds.
       drain: See `Stepper`; given on a GPU only.
     """
@@ -72,12 +73,14 @@ class TuningPolicy:
         plan: Plan,
         should_stop: Callable[[], bool],
         say: Callable[[str], None],
+        fail: Callable[[Exception], None],
         clock: Callable[[], float] = time.perf_counter,
         drain: Callable[[Any], None] | None = None,
     ) -> None:
         self.plan = plan
         self.status = "undecided"
-        self.reason = "training ended before the trial did"
+        self._why = "training ended before the trial did"
+        self._xla_why = ""
         self.steps = plan.fixed_steps or 1
         self.jit_compile = False
         self.retunings = 0
@@ -91,6 +94,7 @@ class TuningPolicy:
         self._candidates: tuple[Candidate, ...] = ()
         self._should_stop = should_stop
         self._say = say
+        self._fail = fail
         self._clock = clock
         self._drain = drain
         self._trial: StepsTrial | None = None
@@ -113,11 +117,11 @@ class TuningPolicy:
         if not keeps_random_state(graph):
             return True
         self.status, self.steps = "off", 1
-        self.reason = (
+        self._why = (
             "the model was trained before without the tuner, and its random layers "
             "go on only in that function; compile() it again to let the tuner start"
         )
-        self._say(self.reason)
+        self._say(self._why)
         return False
 
     def next_steps(self, stepper: Stepper) -> int:
@@ -125,7 +129,7 @@ class TuningPolicy:
         if not self._recalled:
             self._recalled = True
             self._recall(stepper)
-        if self._xla.wanted and self._trial is None:
+        if self._xla.wanted is True or (self._xla.wanted and self._trial is None):
             self._try_xla(stepper)
         steps = self._trial.next_steps() if self._trial else self.steps
         for point in self.plan.save_points:
@@ -159,15 +163,18 @@ class TuningPolicy:
 
     def give_up(self, error: Exception) -> None:
         """Reports the tuner's own failure; training goes on without it."""
-        self.status = "off"
         self.steps = 1
-        self.reason = f"the tuner failed ({type(error).__name__}: {error})"
         self._trial = None
-        self._say(f"{self.reason}; training goes on without it")
+        self._fail(error)
 
     def close(self) -> None:
         """Ends what still runs; called when `fit` ends, however it ends."""
         self._xla.close()
+
+    @property
+    def reason(self) -> str:
+        """Why things are as they are, in one sentence."""
+        return self._why + self._xla_why
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -184,10 +191,10 @@ class TuningPolicy:
         self._memory = memories.setdefault(repr(spec), {})
         if self.plan.fixed_steps is not None:
             self.status = "pinned"
-            self.reason = f"steps_per_execution={self.plan.fixed_steps} was asked for"
+            self._why = f"steps_per_execution={self.plan.fixed_steps} was asked for"
             return
         if self.plan.trial_fraction == 0:
-            self.status, self.reason = "off", "trial_fraction=0 allows no trial"
+            self.status, self._why = "off", "trial_fraction=0 allows no trial"
             self._xla.wanted = False
             return
         known: Decision | None = self._memory.get("decision")
@@ -204,7 +211,7 @@ class TuningPolicy:
         if known is None:
             self._new_trial()
             return
-        self.status, self.reason = "cached", f"remembered: {known.reason}"
+        self.status, self._why = "cached", f"remembered: {known.reason}"
         self.time = StepTime(known.overhead_seconds, known.step_seconds)
         self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
         if known.steps_per_execution == 1:
@@ -221,7 +228,7 @@ class TuningPolicy:
 
     def _decide(self, trial: StepsTrial) -> None:
         assert trial.decision is not None
-        self.status, self.reason, self.steps = "tuned", trial.reason, trial.decision
+        self.status, self._why, self.steps = "tuned", trial.reason, trial.decision
         self.time = trial.step_time
         self._candidates = trial.candidates
         self._single = self._candidates[0].seconds_per_step
@@ -229,7 +236,7 @@ class TuningPolicy:
         self._trial = None
         self._drift = DriftDetector()
         self._remember()
-        self._say(f"steps_per_execution={self.steps}: {self.reason}")
+        self._say(f"steps_per_execution={self.steps}: {self._why}")
 
     def _retune(self) -> None:
         if self.retunings >= _MAX_RETUNINGS:
@@ -247,7 +254,7 @@ class TuningPolicy:
             self.jit_compile,
             time.overhead_seconds,
             time.step_seconds,
-            self.reason,
+            self._why,
         )
         self._memory["decision"] = decision
         if self._key is not None and self.plan.cache_dir is not None:
@@ -286,12 +293,11 @@ class TuningPolicy:
         self.seconds_spent += outcome.seconds
         self._xla_candidates += outcome.candidates
         if outcome.variant is None:
-            self.reason += f"; no XLA: {outcome.reason}"
-            self._remember()
+            self._xla_why = f"; no XLA: {outcome.reason}"
             if self.plan.jit_compile is True:
                 self._say(f"XLA was asked for and can't be had: {outcome.reason}")
             return
-        self.reason += f"; XLA: {outcome.reason}"
+        self._xla_why = f"; XLA: {outcome.reason}"
         if self.time is not None and outcome.saved_per_step:
             step = self.time.step_seconds - outcome.saved_per_step
             self.time = StepTime(self.time.overhead_seconds, max(1e-9, step))

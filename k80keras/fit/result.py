@@ -89,7 +89,8 @@ class TuningResult:
         lines.append(f"  steps run: {self.steps}{speed}")
         if self.input_wait_fraction is not None:
             lines.append(
-                f"  waiting for input: {100 * self.input_wait_fraction:.1f} % of the time"
+                f"  waiting for input: {100 * self.input_wait_fraction:.1f} % "
+                "of the time"
             )
         lines.append(
             f"  saved about {self.seconds_saved:.2f} s (predicted from the trial), "

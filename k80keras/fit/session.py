@@ -12,7 +12,7 @@ from k80keras._keras import tf
 from k80keras.fit import xla
 from k80keras.fit.batch_hooks import save_points, who_needs_every_batch
 from k80keras.fit.decisions import device_names
-from k80keras.fit.fused import fuse, fused_with, keeps_random_state
+from k80keras.fit.fused import fuse, fused_with
 from k80keras.fit.observer import Observer
 from k80keras.fit.policy import Plan, TuningPolicy
 from k80keras.fit.result import TuningResult
@@ -62,6 +62,7 @@ class FitSession:
       params: Keras' parameters of this `fit`: `steps` and `epochs`.
       options: Arguments of the tuner.
       say: Function that takes one line for the user.
+      fail: Function that takes an exception of the tuner's own.
       clock: Function that returns seconds.
     """
 
@@ -72,6 +73,7 @@ class FitSession:
         params: dict[str, Any],
         options: Options,
         say: Callable[[str], None],
+        fail: Callable[[Exception], None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.notes: list[str] = []
@@ -80,6 +82,7 @@ class FitSession:
         self._options = options
         self._clock = clock
         self._say = say
+        self._fail = fail
         self._policy: TuningPolicy | None = None
         self._train: Stepper | Observer | None = None
         self._test: Stepper | None = None
@@ -177,8 +180,14 @@ class FitSession:
         )
 
     def abandon(self) -> None:
-        """Puts everything back after a failure of the tuner's own."""
-        self._restore()
+        """Lets training go on, a step at a time, after a failure of the tuner's own.
+
+        What was swapped in stays until `close`: its kernels hold the state of
+        the random layers.
+        """
+        for swapped in (self._train, self._test):
+            if swapped is not None:
+                swapped.end()
 
     # Installation.
 
@@ -209,6 +218,9 @@ class FitSession:
         self._restore = weakref.finalize(
             callback_list, _restore, weakref.ref(model), before[1], self._policy
         )
+        for stepper in (self._train, self._test):
+            if isinstance(stepper, Stepper):
+                stepper.release = self._restore
 
     def _training(
         self, model: Any, callbacks: list[Any], options: Options
@@ -256,7 +268,12 @@ class FitSession:
             plain_was_used=used_before is None and _keras.was_traced(plain),
         )
         self._policy = TuningPolicy(
-            plan, lambda: bool(model.stop_training), self._say, self._clock, drain
+            plan,
+            lambda: bool(model.stop_training),
+            self._say,
+            self._fail,
+            self._clock,
+            drain,
         )
         return Stepper(plain, fuse(plain), self._policy, self._clock, drain)
 
@@ -288,9 +305,7 @@ def put_back(model: Any) -> None:
             setattr(model, name, function)
 
 
-def _restore(
-    model_reference: Any, shown: Any, policy: TuningPolicy | None
-) -> None:
+def _restore(model_reference: Any, shown: Any, policy: TuningPolicy | None) -> None:
     if policy is not None:
         policy.close()
     model = model_reference()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Protocol
 
+from k80keras._keras import tf
 from k80keras.fit.fused import FusedFunction, can_replay, replay
 
 
@@ -77,6 +78,7 @@ class Stepper:
         self.iterator: Any = None
         self.steps_done = 0
         self.drain_wanted = True
+        self.release: Callable[[], Any] = self.end
         self._policy: Policy | None = policy
         self._clock = clock
         self._drain = drain
@@ -90,6 +92,7 @@ class Stepper:
         self._pending = 0
         self._held: Any = None
         self._logs: Any = None
+        self._started = 0.0
 
     def begin(self, steps: int | None) -> None:
         """Arms for one epoch.
@@ -110,16 +113,19 @@ class Stepper:
 
     def __call__(self, iterator: Any) -> Any:
         """Runs one step as Keras sees it; returns its logs."""
-        if iterator is self.iterator:
-            if self._pending:
-                self._pending -= 1
-                return self._logs
-        elif not self._take_up(iterator):
-            return self._one_step(iterator)
+        if self._pending and iterator is self.iterator:
+            self._pending -= 1
+            return self._logs
         try:
-            return self._execute()
-        except BaseException:  # the data ended, an error, or Ctrl-C
-            self.end()
+            if iterator is self.iterator or self._take_up(iterator):
+                return self._execute()
+            return self._one_step(iterator)
+        except (StopIteration, tf.errors.OutOfRangeError):  # the data ended
+            if iterator is self.iterator:
+                self.end()
+            raise
+        except BaseException:  # an error, or Ctrl-C: `fit` will not go on
+            self.release()
             raise
 
     def hold(self) -> Any:
@@ -174,11 +180,7 @@ class Stepper:
 
     def _execute(self) -> Any:
         source, steps = self._next()
-        started = self._clock()
         done, logs, wait = self.fused(source, steps)
-        if self._drain is not None and self.drain_wanted:
-            self._drain(logs)
-        seconds = self._clock() - started
         if not done:
             if self._left is None:
                 self._length = self._epoch_done
@@ -189,13 +191,17 @@ class Stepper:
         self.steps_done += done
         if self._left is not None:
             self._left = max(0, self._left - done)
-        execution = Execution(done, started, seconds, wait, self._fresh)
-        self._fresh = False
         if self._policy is not None:
             try:
-                self._policy.record(execution)
+                if self._drain is not None and self.drain_wanted:
+                    self._drain(logs)
+                seconds = self._clock() - self._started
+                self._policy.record(
+                    Execution(done, self._started, seconds, wait, self._fresh)
+                )
             except Exception as error:  # pylint: disable=broad-except
                 self._forsake(error)
+        self._fresh = False
         return logs
 
     def _next(self) -> tuple[Any, int]:
@@ -204,14 +210,15 @@ class Stepper:
         if self._policy is not None:
             try:
                 steps = self._policy.next_steps(self)
+                self._started = self._clock()
             except Exception as error:  # pylint: disable=broad-except
                 self._forsake(error)
         if self._held is not None:
             batch, self._held = self._held, None
             return replay(batch, self.iterator.element_spec), 1
         # Past the known length, Keras makes at most one call, to see the end.
-        return self.iterator, steps if self._left is None else min(
-            steps, max(1, self._left)
+        return self.iterator, (
+            steps if self._left is None else min(steps, max(1, self._left))
         )
 
     def _forsake(self, error: Exception) -> None:

@@ -98,7 +98,9 @@ def compiled_variant(fused: FusedFunction, batch: Any) -> FusedFunction:
     """
     shapes = [t.shape for t in tf.nest.flatten(batch, expand_composites=True)]
     no_autograph = tf.autograph.experimental.do_not_convert
-    compiled = tf.function(no_autograph(lambda data: fused.step(data)), jit_compile=True)
+    compiled = tf.function(
+        no_autograph(lambda data: fused.step(data)), jit_compile=True
+    )
 
     def step(data: Any) -> Any:
         parts = tf.nest.flatten(data, expand_composites=True)

@@ -25,7 +25,9 @@ class Recorder(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         kept = {k: float(v) for k, v in (logs or {}).items() if k not in ADDED}
-        self.events.append(("end", epoch, kept, int(self.model.optimizer.iterations.numpy())))
+        self.events.append(
+            ("end", epoch, kept, int(self.model.optimizer.iterations.numpy()))
+        )
 
     def on_test_begin(self, logs=None):
         self.events.append("test begin")
