@@ -64,7 +64,7 @@ def _keras_own_needs(callback: Any, mode: str) -> bool:
     if isinstance(callback, keras.callbacks.TensorBoard):
         if mode == "test":
             return False  # it only counts
-        return callback.update_freq != "epoch" or callback._should_trace
+        return bool(callback.update_freq != "epoch" or callback._should_trace)
     if _saves_by_count(callback):
         return False  # a SavePoint
     return bool(getattr(callback, "save_freq", None) != "epoch")

@@ -20,7 +20,7 @@ from k80keras.files import write_text
 FULL = Scale(
     rounds=9,
     steps=None,
-    grid=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+    grid=(1, 2, 4, 8, 16, 32, 64, 128, 256),
     grid_rounds=2,
     with_xla=True,
     keras_auto_seconds=0.0,
