@@ -43,8 +43,21 @@ check "$bin/flake8" "${SOURCES[@]}"
 check "$bin/mypy"
 check "$bin/lint-imports"
 
+# A lane keeps little more than one core busy, so they run side by side; each
+# one's words come out in one piece.
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"; kill $(jobs -p) 2>/dev/null || true' EXIT
 for lane in $lanes; do
-  check ".venvs/test-$lane/bin/python" -m pytest "$@"
+  ".venvs/test-$lane/bin/python" -m pytest -p no:cacheprovider "$@" \
+    >"$logs/$lane" 2>&1 &
+  echo $! >"$logs/$lane.pid"
+done
+for lane in $lanes; do
+  code=0
+  wait "$(<"$logs/$lane.pid")" || code=$?
+  printf '\n== pytest, lane %s\n' "$lane"
+  cat "$logs/$lane"
+  ((code == 0)) || failures+=("pytest, lane $lane")
 done
 
 if ((${#failures[@]})); then

@@ -146,6 +146,8 @@ def test_an_error_between_epochs_restores(error):
 
 
 def test_ctrl_c_in_the_middle_restores():
+    # A shell starts background jobs with Ctrl-C ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     model = models.mlp()
     data_source = data.infinite()
     timer = threading.Timer(
@@ -160,6 +162,7 @@ def test_ctrl_c_in_the_middle_restores():
             verbose=0,
             callbacks=[K80Tuner(verbose=0)],
         )
+    signal.signal(signal.SIGINT, before)
     # An execution lasts about a second at most; the rest is slack.
     assert time.monotonic() - started < 30
     gc.collect()
