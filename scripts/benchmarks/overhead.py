@@ -74,7 +74,9 @@ def _seconds_per_step(steps: int, fixed_steps: int | None) -> tuple[float, int]:
         key_options={},
         plain_was_used=False,
     )
-    policy = TuningPolicy(plan, should_stop=lambda: False, say=lambda line: None)
+    policy = TuningPolicy(
+        plan, should_stop=lambda: False, say=lambda line: None, fail=_must_not_run
+    )
     stepper = Stepper(_must_not_run, function, policy)
     iterator = iter(tf.data.Dataset.range(steps + 1000))
     stepper.begin(None)
