@@ -213,6 +213,7 @@ class TuningPolicy:
             return
         self.status, self._why = "cached", f"remembered: {known.reason}"
         self.time = StepTime(known.overhead_seconds, known.step_seconds)
+        self._single = self.time.at(1)
         self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
         if known.steps_per_execution == 1:
             self.steps = 1
