@@ -88,7 +88,7 @@ def gap_exceeds_noise(slow: Sequence[float], fast: Sequence[float]) -> bool:
 def best_steps_per_execution(
     time: StepTime,
     limit: int | None = None,
-    tolerance: float = 0.02,
+    tolerance: float = 0.01,
     max_execution_seconds: float = 1.0,
 ) -> int:
     """Returns the smallest K whose step costs at most `tolerance` over the best.
@@ -101,7 +101,7 @@ def best_steps_per_execution(
         progress bar, so it ends after about this long.
 
     >>> best_steps_per_execution(StepTime(0.001, 0.001))
-    50
+    100
     >>> best_steps_per_execution(StepTime(0.001, 0.3))
     1
     """

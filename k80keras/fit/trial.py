@@ -121,7 +121,7 @@ class StepsTrial:
             self.decision, self.reason = 1, f"{told}: one step at a time is as fast"
         elif sure:
             self.decision = best
-            self.reason = f"{told}: K = {best} is within 2 % of the best"
+            self.reason = f"{told}: K = {best} is within 1 % of the best"
         else:
             self.decision = 1
             self.reason = f"{told}, but the gain does not exceed the noise"

@@ -43,9 +43,9 @@ def test_gap_and_noise():
 @pytest.mark.parametrize(
     "time, limit, expected",
     [
-        (StepTime(1e-3, 1e-3), None, 50),  # 1/50 = 2 % of a step
+        (StepTime(1e-3, 1e-3), None, 100),  # 1/100 = 1 % of a step
         (StepTime(1e-3, 1e-3), 31, 31),  # no longer than an epoch
-        (StepTime(1e-3, 50e-3), None, 1),  # 2 % already
+        (StepTime(1e-3, 100e-3), None, 1),  # 1 % already
         (StepTime(1.0, 10e-3), None, 100),  # an execution ends after a second
         (StepTime(0.0, 1e-3), None, 1),
         (StepTime(1e-3, 2.0), None, 1),

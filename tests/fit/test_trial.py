@@ -23,10 +23,10 @@ def play(trial, time, limit=None):
 def test_overhead_is_found_in_few_steps():
     trial = StepsTrial(None, 2000, 0.03)
     steps = play(trial, lambda k: 0.8e-3 + k * 0.3e-3)
-    assert trial.decision == 134  # 0.8 / (0.02 * 0.3), rounded up
+    assert trial.decision == 267  # 0.8 / (0.01 * 0.3), rounded up
     assert steps < 60
     # Cost beyond useful training, against 2,000 steps at the chosen K.
-    assert trial.excess_seconds < 0.03 * 2000 * trial.step_time.at(134)
+    assert trial.excess_seconds < 0.03 * 2000 * trial.step_time.at(267)
 
 
 def test_noise_below_the_gap_does_not_hide_it():
@@ -68,7 +68,7 @@ def test_first_executions_do_not_count():
     trial.record(1, 30.0)  # traces
     trial.record(1, 5.0)
     play(trial, lambda k: 0.8e-3 + k * 0.3e-3)
-    assert trial.decision == 134
+    assert trial.decision == 267
     assert max(c.seconds_per_step for c in trial.candidates) < 0.01
 
 
