@@ -15,12 +15,12 @@ from k80keras._keras import tf
 from k80keras.files import write_text
 
 _FORMAT = "k80keras-decision-1"
-_KINDS = {
-    "steps_per_execution": int,
-    "jit_compile": bool,
-    "overhead_seconds": float,
-    "step_seconds": float,
-    "reason": str,
+_KINDS: dict[str, tuple[type, ...]] = {
+    "steps_per_execution": (int,),
+    "jit_compile": (bool, type(None)),
+    "overhead_seconds": (float,),
+    "step_seconds": (float,),
+    "reason": (str,),
 }
 
 
@@ -30,14 +30,14 @@ class Decision:
 
     Attributes:
       steps_per_execution: Int.
-      jit_compile: Bool. Whether XLA was kept.
+      jit_compile: Bool, or `None` if XLA was not tried. Whether it was kept.
       overhead_seconds: Float. Cost of an execution, a in t(K) = a/K + b.
       step_seconds: Float. b in t(K) = a/K + b.
       reason: String. Why, in one sentence.
     """
 
     steps_per_execution: int
-    jit_compile: bool
+    jit_compile: bool | None
     overhead_seconds: float
     step_seconds: float
     reason: str
@@ -89,8 +89,8 @@ def load_decision(cache_dir: str, key: str) -> Decision | None:
         if content.get("format") != _FORMAT or content.get("key") != key:
             raise ValueError("it was not written by this version of k80keras")
         decision = Decision(**content["decision"])
-        for field, kind in _KINDS.items():
-            if type(getattr(decision, field)) is not kind:
+        for field, kinds in _KINDS.items():
+            if type(getattr(decision, field)) not in kinds:
                 raise ValueError(f"{field} has the wrong type")
         if not 1 <= decision.steps_per_execution <= 1024:
             raise ValueError("steps_per_execution is not between 1 and 1024")

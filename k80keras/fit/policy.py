@@ -81,6 +81,7 @@ class TuningPolicy:
         self.status = "undecided"
         self._why = "training ended before the trial did"
         self._xla_why = ""
+        self._xla_tried = False
         self.steps = plan.fixed_steps or 1
         self.jit_compile = False
         self.retunings = 0
@@ -211,14 +212,15 @@ class TuningPolicy:
         if known is None:
             self._new_trial()
             return
-        self.status, self._why = "cached", f"remembered: {known.reason}"
+        self.status, self._why = "cached", known.reason
         self.time = StepTime(known.overhead_seconds, known.step_seconds)
         self._single = self.time.at(1)
         self.steps = best_steps_per_execution(self.time, self.plan.epoch_steps)
         if known.steps_per_execution == 1:
             self.steps = 1
-        if self._xla.wanted == "auto":
+        if self._xla.wanted == "auto" and known.jit_compile is not None:
             self._xla.wanted = known.jit_compile
+            self._xla_tried = True
 
     def _new_trial(self) -> None:
         plan = self.plan
@@ -252,7 +254,7 @@ class TuningPolicy:
             return
         decision = Decision(
             self.steps,
-            self.jit_compile,
+            self.jit_compile if self._xla_tried else None,
             time.overhead_seconds,
             time.step_seconds,
             self._why,
@@ -291,10 +293,12 @@ class TuningPolicy:
             self._take(outcome, stepper)
 
     def _take(self, outcome: Outcome, stepper: Stepper) -> None:
+        self._xla_tried = True
         self.seconds_spent += outcome.seconds
         self._xla_candidates += outcome.candidates
         if outcome.variant is None:
             self._xla_why = f"; no XLA: {outcome.reason}"
+            self._remember()
             if self.plan.jit_compile is True:
                 self._say(f"XLA was asked for and can't be had: {outcome.reason}")
             return

@@ -88,8 +88,7 @@ class XLATrial:
             outcome = self._compare(stepper, batch, seconds_left)
         except Exception as error:  # pylint: disable=broad-except
             # Whatever XLA says of this model: it is not for XLA.
-            line = str(error).strip().split("\n")[0]
-            outcome = Outcome(None, f"it failed ({type(error).__name__}: {line})")
+            outcome = Outcome(None, f"it failed ({_in_one_line(error)})")
         spent = self._clock() - started
         return self._end(dataclasses.replace(outcome, seconds=spent))
 
@@ -129,3 +128,12 @@ class XLATrial:
         if not repaid:
             return Outcome(None, f"too few steps are left: {told}", 0.0, candidates)
         return Outcome(variant, told, saved, candidates)
+
+
+def _in_one_line(error: Exception) -> str:
+    """The line of TensorFlow's message that names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # "Graph execution error", a trace, "Node: ..." and only then the cause.
+    nodes = [i for i, line in enumerate(lines) if line.startswith("Node:")]
+    cause = lines[nodes[-1] + 1 :][:1] if nodes else lines[:1]
+    return f"{type(error).__name__}: {''.join(cause)}"

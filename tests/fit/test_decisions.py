@@ -13,11 +13,13 @@ from k80keras.fit.decisions import Decision, load_decision, save_decision
 from tests.conformance import data, models
 
 DECISION = Decision(32, False, 1e-3, 2e-3, "measured")
+UNTRIED = Decision(32, None, 1e-3, 2e-3, "measured")
 
 
-def test_round_trip_leaves_one_file(tmp_path):
-    save_decision(str(tmp_path / "new"), "abc", DECISION)
-    assert load_decision(str(tmp_path / "new"), "abc") == DECISION
+@pytest.mark.parametrize("decision", [DECISION, UNTRIED])
+def test_round_trip_leaves_one_file(tmp_path, decision):
+    save_decision(str(tmp_path / "new"), "abc", decision)
+    assert load_decision(str(tmp_path / "new"), "abc") == decision
     assert os.listdir(tmp_path / "new") == ["abc.json"]
     assert load_decision(str(tmp_path), "other") is None
 
