@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from k80keras._keras import keras, tf
+from k80keras._keras import KERAS_3, keras, tf
 from tests.conformance import data, models
 from tests.conformance.compare import assert_same_training
 
@@ -115,7 +115,9 @@ def test_two_dies(model):
         data.unknown_length,
         data.infinite,
         data.too_little_data,
-        data.generator,
+        # Keras 3 first peeks at the data, and how many batches a generator has lost
+        # to prefetching by then is not repeatable in plain Keras.
+        *([] if KERAS_3 else [data.generator]),
         data.changing_shapes,
     ],
     ids=name,
