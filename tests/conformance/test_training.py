@@ -5,11 +5,13 @@ Models, data and strategies; callbacks have a file of their own.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from k80keras import K80Tuner
 from k80keras._keras import KERAS_3, keras, tf
 from tests.conformance import data, models
-from tests.conformance.compare import assert_same_training
+from tests.conformance.compare import assert_same_training, train
 
 MODELS = [
     models.sgd_with_schedule,
@@ -112,18 +114,34 @@ def test_two_dies(model):
     [
         data.numpy_arrays,
         data.numpy_with_weights,
-        data.unknown_length,
         data.infinite,
         data.too_little_data,
         # Keras 3 first peeks at the data, and how many batches a generator has lost
         # to prefetching by then is not repeatable in plain Keras.
         *([] if KERAS_3 else [data.generator]),
-        data.changing_shapes,
     ],
     ids=name,
 )
 def test_two_dies_data(source):
     assert_same_training(models.mlp, source, scope=two_dies)
+
+
+@pytest.mark.parametrize(
+    "source", [data.unknown_length, data.changing_shapes], ids=name
+)
+def test_two_dies_to_the_end_of_the_data(source):
+    """Within rounding: the step beyond the end fails on two dies at once.
+
+    How far each of them gets is up to the scheduler. Seen once in a dozen runs
+    on Keras 3: iterations equal, weights apart by 1e-6.
+    """
+    plain = train(models.mlp, source, scope=two_dies)
+    tuner = K80Tuner(jit_compile=False, verbose=0)
+    tuned = train(models.mlp, source, scope=two_dies, tuner=tuner)
+    assert tuner.result.status == "tuned"
+    assert tuned["iterations"] == plain["iterations"]
+    for ours, theirs in zip(tuned["weights"], plain["weights"]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_one_device_strategy():
@@ -135,8 +153,6 @@ def test_one_device_strategy():
 
 @pytest.mark.parametrize("steps", [1, 3, 16, 500])
 def test_any_fixed_number_of_steps(steps):
-    from k80keras import K80Tuner
-
     tuner = K80Tuner(steps_per_execution=steps, jit_compile=False, verbose=0)
     assert_same_training(models.dropout_with_seed, data.dataset, tuner=tuner)
     assert tuner.result.status == "pinned" or steps == 1
