@@ -109,7 +109,8 @@ class StepsTrial:
                 )
             return
         best = timing.best_steps_per_execution(time, self._epoch_steps)
-        longest = max(k for k, times in self._samples.items() if len(times) >= 3)
+        enough = [k for k, times in self._samples.items() if len(times) >= 3]
+        longest = max(enough, default=1)
         sure = timing.gap_exceeds_noise(self._samples[1], self._samples[longest])
         if self._rounds < _MIN_ROUNDS or not (sure or best == 1 or self._exhausted()):
             return

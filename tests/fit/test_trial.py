@@ -57,6 +57,19 @@ def test_short_epochs_limit_the_choice():
     assert trial.decision == 7
 
 
+@pytest.mark.parametrize("length", range(2, 12))
+def test_epochs_of_any_short_length(length):
+    trial, done = StepsTrial(length, 60 * length, 0.03), 0
+    while trial.decision is None and done < 60:
+        left = length  # one epoch
+        while left and trial.decision is None:
+            count = min(left, trial.next_steps())
+            trial.record(count, 0.8e-3 + count * 0.3e-3, typical=left < length)
+            left -= count
+        done += 1
+    assert trial.decision in (None, 1, length)
+
+
 def test_one_step_per_epoch():
     trial = StepsTrial(1, 100, 0.03)
     play(trial, lambda k: 0.8e-3 + k * 0.3e-3, limit=1)
