@@ -11,8 +11,8 @@ import warnings
 from typing import Any
 
 from k80keras import _keras
-from k80keras._keras import tf
 from k80keras.files import write_text
+from k80keras.fit.devices import device_names
 
 _FORMAT = "k80keras-decision-1"
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -69,15 +69,6 @@ def decision_key(graph: Any, batch_shapes: Any, options: dict[str, Any]) -> str:
     }
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def device_names() -> list[str]:
-    """Returns what each visible GPU calls itself, else the CPU and its cores."""
-    names = [
-        str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
-        for gpu in tf.config.get_visible_devices("GPU")
-    ]
-    return names or [f"CPU ({os.cpu_count()} cores)"]
 
 
 def load_decision(cache_dir: str, key: str) -> Decision | None:

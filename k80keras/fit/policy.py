@@ -222,12 +222,15 @@ class TuningPolicy:
             self._xla.wanted = known.jit_compile
             self._xla_tried = True
 
+    def _steps_left(self) -> int | None:
+        total = self.plan.total_steps
+        return None if total is None else max(0, total - self._steps_done)
+
     def _new_trial(self) -> None:
         plan = self.plan
-        left = plan.total_steps
-        if left is not None:
-            left = max(0, left - self._steps_done)
-        self._trial = StepsTrial(plan.epoch_steps, left, plan.trial_fraction)
+        self._trial = StepsTrial(
+            plan.epoch_steps, self._steps_left(), plan.trial_fraction
+        )
 
     def _decide(self, trial: StepsTrial) -> None:
         assert trial.decision is not None
@@ -282,9 +285,7 @@ class TuningPolicy:
             self._xla.wanted = False
             self._adopt(stepper, self._memory["variant"])
             return
-        left = self.plan.total_steps
-        if left is not None:
-            left = max(0, left - self._steps_done)
+        left = self._steps_left()
         seconds = None
         if left is not None and self.time is not None:
             seconds = left * self.time.at(self.steps)

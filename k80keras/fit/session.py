@@ -11,7 +11,7 @@ from k80keras import _keras
 from k80keras._keras import tf
 from k80keras.fit import xla
 from k80keras.fit.batch_hooks import save_points, who_needs_every_batch
-from k80keras.fit.decisions import device_names
+from k80keras.fit.devices import device_names
 from k80keras.fit.fused import fuse, fused_with
 from k80keras.fit.observer import Observer
 from k80keras.fit.policy import Plan, TuningPolicy
@@ -102,7 +102,7 @@ class FitSession:
         steps = self._params.get("steps")
         if self._train is not None:
             resumed = _keras.resumed_step(self._model, steps, epoch)
-            self._train.begin(steps - resumed if steps and resumed else steps)
+            self._train.begin(steps - resumed if steps else steps)
         self._epoch_ended = None
         self._epoch_mark = self._counters()
         self._epoch_started = self._clock()
@@ -203,7 +203,6 @@ class FitSession:
         if told:
             self._tell(told)
         callbacks = callback_list.callbacks
-        before = (model.train_function, getattr(model, "train_tf_function", None))
         self._train = self._training(model, callbacks, options)
         model.train_function = self._train
         needy = who_needs_every_batch(callbacks, "test")
@@ -212,11 +211,12 @@ class FitSession:
             plain = model.test_function
             self._test = Stepper(plain, fuse(plain), EvaluationPolicy(64), self._clock)
             model.test_function = self._test
+        shown = None
         if isinstance(self._train, Stepper):
-            _keras.show_step_to_tensorboard(model, self._train.fused.step)
+            shown = _keras.show_step_to_tensorboard(model, self._train.fused.step)
         # `fit` tells nobody when it dies, but its list of callbacks dies too.
         self._restore = weakref.finalize(
-            callback_list, _restore, weakref.ref(model), before[1], self._policy
+            callback_list, _restore, weakref.ref(model), shown, self._policy
         )
         for stepper in (self._train, self._test):
             if isinstance(stepper, Stepper):
@@ -230,9 +230,8 @@ class FitSession:
         chosen = _keras.chosen_steps_per_execution(model)
         if chosen is not None:
             self._note("pinned", f"compile(steps_per_execution={chosen!r}) is kept")
-            steps = model.steps_per_execution if _keras.KERAS_3 else chosen
-            steps = steps if isinstance(steps, int) else 1
-            return Observer(plain, steps, self._clock, drain)
+            per_call = chosen if isinstance(chosen, int) else 1
+            return Observer(plain, per_call, self._clock, drain)
         needy = who_needs_every_batch(callbacks, "train")
         fixed = options.steps_per_execution
         if needy is not None:
@@ -311,8 +310,8 @@ def _restore(model_reference: Any, shown: Any, policy: TuningPolicy | None) -> N
     model = model_reference()
     if model is not None:
         put_back(model)
-        if not _keras.KERAS_3:
-            model.train_tf_function = shown
+        if shown is not None:
+            _keras.show_step_to_tensorboard(model, shown)
 
 
 def _drain(logs: Any) -> None:

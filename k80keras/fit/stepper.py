@@ -8,7 +8,7 @@ steps, its progress bar and its hooks stay right.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, NamedTuple, Protocol
 
 from k80keras._keras import tf
 from k80keras.fit.fused import FusedFunction, can_replay, replay
@@ -30,8 +30,8 @@ class Policy(Protocol):
         """Is told the exception after which it is asked no more."""
 
 
-class Execution:
-    """One execution: plain attributes, made once per execution.
+class Execution(NamedTuple):
+    """One execution, as the policy is told of it.
 
     Attributes:
       steps: Int. Steps that were run.
@@ -41,16 +41,11 @@ class Execution:
       first: Bool. Whether it was the first of its epoch.
     """
 
-    __slots__ = ("steps", "started", "seconds", "wait_seconds", "first")
-
-    def __init__(
-        self, steps: int, started: float, seconds: float, wait: float, first: bool
-    ) -> None:
-        self.steps = steps
-        self.started = started
-        self.seconds = seconds
-        self.wait_seconds = wait
-        self.first = first
+    steps: int
+    started: float
+    seconds: float
+    wait_seconds: float
+    first: bool
 
 
 class Stepper:

@@ -11,6 +11,7 @@ from k80keras._keras import keras, tf
 from k80keras.callbacks import K80Tuner
 from k80keras.errors import InvalidArgumentError
 from k80keras.files import replacing, write_text
+from k80keras.fit.devices import gpu_names
 from k80keras.fit.result import TuningResult
 from k80keras.report.html import write_html
 from k80keras.training import output
@@ -24,15 +25,9 @@ from k80keras.training.optimizers import make_optimizer
 from k80keras.training.summary import RunSummary
 
 
-def find_gpus() -> list[str]:
-    """Returns the names of the GPUs that TensorFlow can use."""
-    found = tf.config.list_physical_devices("GPU")
-    details = [tf.config.experimental.get_device_details(gpu) for gpu in found]
-    return [d.get("device_name", g.name) for d, g in zip(details, found)]
-
-
-def describe_devices(gpus: list[str]) -> str:
+def describe_devices() -> str:
     """Returns one line that says what this run trains on."""
+    gpus = gpu_names()
     device = ", ".join(gpus) if gpus else "the CPU"
     if not gpus and tf.test.is_built_with_cuda():
         device += " (TensorFlow finds no GPU; TF_CPP_MIN_LOG_LEVEL=0 shows why)"

@@ -43,8 +43,8 @@ def run_training(config: RunConfig) -> RunSummary:
         with quiet_loading():
             from k80keras.training import loop
 
-            gpus = loop.find_gpus()
-        print(loop.describe_devices(gpus))
+            devices = loop.describe_devices()
+        print(devices)
         return loop.train(config, checkpoint)
 
 

@@ -8,13 +8,12 @@ import platform
 import tensorflow as tf
 from tensorflow import keras
 
+from k80keras.fit.devices import gpu_names
+
 
 def describe_machine() -> dict[str, str | int | bool]:
     """Returns the processor, its cores and the versions that ran."""
-    names = [
-        tf.config.experimental.get_device_details(gpu).get("device_name", "a GPU")
-        for gpu in tf.config.get_visible_devices("GPU")
-    ]
+    names = gpu_names()
     package = __import__(keras.Model.__module__.split(".")[0])
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
