@@ -8,9 +8,10 @@ here and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 try:
     import tensorflow as tf
@@ -46,18 +47,21 @@ def versions() -> dict[str, str]:
 # The running `fit`.
 
 
-def find_callback_list() -> Any:
-    """Returns the `CallbackList` whose hook is running, or `None`.
+def running_callback_lists() -> Iterator[Any]:
+    """Yields the `CallbackList` of each running `fit` or `evaluate`.
 
-    It is nowhere else to be had: `fit` keeps it in a local variable.
+    It is nowhere else to be had: both keep it in a local variable. The innermost
+    comes first; it is `None` where a single batch is trained or evaluated.
     """
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, keras.callbacks.CallbackList):
-            return owner
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+        if frame.f_code.co_name in ("train_on_batch", "test_on_batch"):
+            yield None
+        elif "callbacks" in frame.f_code.co_varnames:
+            callbacks = frame.f_locals.get("callbacks")
+            if isinstance(callbacks, keras.callbacks.CallbackList):
+                yield callbacks
+        frame = frame.f_back
 
 
 def move_to_front(callback_list: Any, callback: Any) -> None:
@@ -146,7 +150,7 @@ def why_not_fusable(model: Any) -> str | None:
         return "the model is not a tensorflow.keras model"
     if KERAS_3 and keras.backend.backend() != "tensorflow":
         return f"Keras runs on the {keras.backend.backend()} backend"
-    if model.run_eagerly:
+    if model.run_eagerly or tf.config.functions_run_eagerly():
         return "the model runs eagerly"
     for name in ("make_train_function", "make_test_function"):
         home = next(c for c in type(model).__mro__ if name in vars(c))
@@ -190,6 +194,21 @@ def step_of(train_function: Any) -> Callable[[Any], Any]:
             return from_iterator(iter([data]))
 
     return tf.function(step, reduce_retracing=True)  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def seeds_kept_on_error(model: Any) -> Iterator[None]:
+    """Lets a trace that fails draw no seed of Keras 2's layers."""
+    layers = [] if KERAS_3 else list(model._flatten_layers())
+    generators = [getattr(layer, "_random_generator", None) for layer in layers]
+    seeds = [getattr(generator, "_seed", None) for generator in generators]
+    try:
+        yield
+    except Exception:
+        for generator, seed in zip(generators, seeds):
+            if seed is not None:
+                generator._seed = seed
+        raise
 
 
 def was_traced(train_function: Any) -> bool:

@@ -99,13 +99,16 @@ class K80Tuner(keras.callbacks.Callback):
         """Swaps the training function."""
         self.result, self._session = None, None
         self._lines, self._failure, self._added = [], None, ()
-        callback_list = _keras.find_callback_list()
-        if callback_list is None:
+        running = [found for found in _keras.running_callback_lists() if found]
+        if not running:
             self._say("the tuner is off: no Keras `fit` is running")
             self._flush()
             return
-        others = [c for c in callback_list.callbacks if isinstance(c, K80Tuner)]
-        if others[0] is not self:
+        callback_list = running[0]
+        callbacks = [c for found in reversed(running) for c in found.callbacks]
+        tuners = [c for c in callbacks if isinstance(c, K80Tuner)]
+        # This `fit` may itself run in a callback of another of the same model.
+        if next(c for c in tuners if c.model is self.model) is not self:
             self.result = TuningResult("off", "another K80Tuner is at work")
             self._say("the tuner is off: another K80Tuner is at work")
             self._flush()
@@ -144,7 +147,8 @@ class K80Tuner(keras.callbacks.Callback):
             added = dict.fromkeys(self._added, float("nan"))
         self._added = tuple(added)
         if logs is not None:
-            logs.update(added)
+            for name, value in added.items():
+                logs.setdefault(name, value)  # a metric of that name goes first
 
     def on_train_end(self, logs: Any = None) -> None:
         """Puts Keras' functions back and reports."""
@@ -180,7 +184,8 @@ class K80Tuner(keras.callbacks.Callback):
     def _fail(self, error: Exception) -> None:
         """Reports the first failure of the tuner's own, and only that one."""
         if self._failure is None:
-            self._failure = f"the tuner failed ({type(error).__name__}: {error})"
+            told = (str(error).strip() or "no message").splitlines()[0]
+            self._failure = f"the tuner failed ({type(error).__name__}: {told})"
             self._say(f"{self._failure}; training goes on without it")
 
     def _say(self, line: str) -> None:

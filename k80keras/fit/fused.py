@@ -29,10 +29,14 @@ class FusedFunction:
             tf.autograph.experimental.do_not_convert(self._loop), reduce_retracing=True
         )
         self._beyond = tf.function(
-            tf.autograph.experimental.do_not_convert(lambda it: self.step(next(it))),
+            tf.autograph.experimental.do_not_convert(
+                lambda it: self._step(next(it), it.element_spec)
+            ),
             reduce_retracing=True,
         )
         self._counts: dict[int, Any] = {}
+        self._graphs: dict[str, Any] = {}
+        self._within = tf.constant(False)
 
     @staticmethod
     def accepts(iterator: Any) -> bool:
@@ -46,7 +50,7 @@ class FusedFunction:
         Raises:
           Exception: Whatever tracing raises; no batch is gone by then.
         """
-        self._run.get_concrete_function(iterator, self._count(1))
+        self._run.get_concrete_function(iterator, self._count(1), self._within)
 
     def __call__(self, iterator: Any, steps: int) -> tuple[int, Any, float]:
         """Runs up to `steps` steps.
@@ -55,7 +59,7 @@ class FusedFunction:
           The number of steps done (fewer where the data ended), the logs of
           the last one, and the seconds spent waiting for batches.
         """
-        done, logs, wait = self._run(iterator, self._count(steps))
+        done, logs, wait = self._run(iterator, self._count(steps), self._within)
         return int(done), logs, float(wait)
 
     def end(self, iterator: Any) -> None:
@@ -63,26 +67,28 @@ class FusedFunction:
 
         Where the length is not known, plain `fit` finds the end by a step that
         fails. By then it has done what needs no data: `optimizer.iterations`
-        has counted it and seeds have moved on. So must they here.
+        has counted it, seeds have moved on, and kernels have drawn masks whose
+        shape is fixed. So must they here.
 
         Raises:
           OutOfRangeError: Always; Keras takes it for the end of the data.
         """
-        try:
+        if self._ends_at_once(iterator):
             self._beyond(iterator)
-        except tf.errors.OutOfRangeError:
-            spec = iterator.element_spec
-            parts = tf.nest.flatten(spec)
-            fixed = can_replay(spec) and all(
-                part.shape.is_fully_defined() for part in parts
-            )
-            if fixed and keeps_random_state(self.graph_of(spec)):
-                # Masks of a fixed shape need no data either: draw them.
-                blank = [tf.zeros(part.shape, part.dtype) for part in parts]
-                # A check in the user's step may dislike zeros: that is no error.
-                with contextlib.suppress(tf.errors.OpError), self.scratch(spec):
-                    self(replay(tf.nest.pack_sequence_as(spec, blank), spec), 1)
-            raise
+        self._run(iterator, self._count(1), tf.constant(True))
+
+    @staticmethod
+    def _ends_at_once(iterator: Any) -> bool:
+        """Whether a step beyond the end fails before most of it has begun.
+
+        Under a strategy, batches of a fixed shape are fetched ahead, so their
+        end is known at once. How much of a step has run by then depends on
+        where in its graph the batch is asked for, which `_beyond` leaves alone.
+        """
+        if isinstance(iterator, tf.data.Iterator):
+            return False
+        parts = tf.nest.flatten(iterator.element_spec, expand_composites=True)
+        return all(part.shape.is_fully_defined() for part in parts)
 
     @contextlib.contextmanager
     def scratch(self, spec: Any) -> Iterator[None]:
@@ -96,34 +102,62 @@ class FusedFunction:
                 variable.assign(value)
 
     def graph_of(self, data_spec: Any) -> Any:
-        """Returns the traced step for batches of this spec."""
-        return self.step.get_concrete_function(data_spec)  # type: ignore[attr-defined]
+        """Returns the traced step for batches of this spec.
+
+        TensorFlow would trace another one wherever a strategy has changed the
+        device, or has lost a static shape.
+        """
+        key = repr(data_spec)
+        if key not in self._graphs:
+            trace = self.step.get_concrete_function  # type: ignore[attr-defined]
+            self._graphs[key] = trace(data_spec)
+        return self._graphs[key]
+
+    def _step(self, batch: Any, data_spec: Any) -> Any:
+        pairs = zip(
+            tf.nest.flatten(batch, expand_composites=True),
+            tf.nest.flatten(data_spec, expand_composites=True),
+        )
+        for tensor, spec in pairs:
+            tensor.set_shape(spec.shape)
+        return self.graph_of(data_spec)(batch)
+
+    def holds_random_state(self, iterator: Any) -> bool:
+        """Returns whether kernels of the step go on drawing where they were."""
+        return keeps_random_state(self.graph_of(iterator.element_spec))
 
     def _count(self, steps: int) -> Any:
         if steps not in self._counts:
             self._counts[steps] = tf.constant(steps, tf.int32)
         return self._counts[steps]
 
-    def _loop(self, iterator: Any, steps: Any) -> Any:
-        outputs = self.graph_of(iterator.element_spec).structured_outputs
-        logs = tf.nest.map_structure(
-            lambda t: tf.zeros([d or 0 for d in t.shape], t.dtype), outputs
-        )
-        shapes = tf.nest.map_structure(lambda t: t.shape, outputs)
+    def _loop(self, iterator: Any, steps: Any, beyond: Any) -> Any:
+        spec = iterator.element_spec
+        outputs = self.graph_of(spec).structured_outputs
+        parts = tf.nest.flatten(outputs, expand_composites=True)
+        logs = [tf.zeros([d or 0 for d in t.shape or []], t.dtype) for t in parts]
+        shapes = [t.shape for t in parts]
         scalar = tf.TensorShape([])
 
         def body(done: Any, more: Any, logs: Any, wait: Any) -> Any:
             # The control dependencies keep the order of plain `fit`: a batch is
             # asked for when the step before it is finished. So an error in the
             # data leaves all earlier steps whole, and the wait is a true one.
-            with tf.control_dependencies(tf.nest.flatten(logs)):
+            with tf.control_dependencies(logs):
                 asked = _now()
             with tf.control_dependencies([asked]):
                 batch = iterator.get_next_as_optional()
                 more = batch.has_value()
             with tf.control_dependencies([more]):
                 wait += _now() - asked
-            logs = tf.cond(more, lambda: self.step(batch.get_value()), lambda: logs)
+            logs = tf.cond(
+                tf.logical_or(more, beyond),
+                lambda: tf.nest.flatten(
+                    self._step(tf.cond(more, batch.get_value, iterator.get_next), spec),
+                    expand_composites=True,
+                ),
+                lambda: logs,
+            )
             return done + tf.cast(more, tf.int32), more, logs, wait
 
         done, _, logs, wait = tf.while_loop(
@@ -132,6 +166,7 @@ class FusedFunction:
             (tf.constant(0), tf.constant(True), logs, tf.constant(0.0, tf.float64)),
             shape_invariants=(scalar, scalar, shapes, scalar),
         )
+        logs = tf.nest.pack_sequence_as(outputs, logs, expand_composites=True)
         return done, logs, wait
 
 
@@ -140,14 +175,15 @@ def _now() -> Any:
         return tf.timestamp()
 
 
-def can_replay(element_spec: Any) -> bool:
-    """Returns whether `replay` can give batches of this spec back.
+def can_replay(iterator: Any) -> bool:
+    """Returns whether `replay` can give batches of this iterator back.
 
-    Ragged and sparse batches, and those of several replicas, have a spec that
-    no other dataset can be given.
+    Ragged and sparse batches have a spec that no other dataset can be given; a
+    strategy's iterator is of a kind of its own.
     """
-    parts = tf.nest.flatten(element_spec)
-    return all(isinstance(part, tf.TensorSpec) for part in parts)
+    parts = tf.nest.flatten(iterator.element_spec)
+    plain = isinstance(iterator, tf.data.Iterator)
+    return plain and all(isinstance(part, tf.TensorSpec) for part in parts)
 
 
 def replay(batch: Any, element_spec: Any, count: int = 1) -> Any:

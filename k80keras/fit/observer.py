@@ -23,6 +23,7 @@ class Observer:
       steps_per_call: Int. Steps that one call runs.
       clock: Function that returns seconds.
       drain: See `Stepper`.
+      is_asked: See `Stepper`.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Observer:
         steps_per_call: int = 1,
         clock: Callable[[], float] = time.perf_counter,
         drain: Callable[[Any], None] | None = None,
+        is_asked: Callable[[], bool] = lambda: True,
     ) -> None:
         self.plain = plain
         self.steps_done = 0
@@ -39,6 +41,7 @@ class Observer:
         self._steps_per_call = steps_per_call
         self._clock = clock
         self._drain = drain
+        self._is_asked = is_asked
         self._armed = False
         self._iterator: Any = None
         self._left: int | None = None
@@ -57,7 +60,7 @@ class Observer:
 
     def __call__(self, iterator: Any) -> Any:
         """Runs what Keras would run; returns its logs."""
-        if self._armed:
+        if self._armed and self._is_asked():
             self._armed, self._iterator = False, iterator
         elif iterator is not self._iterator:
             return self.plain(iterator)
@@ -77,8 +80,7 @@ class Observer:
         return self._clock() >= self._next_sample
 
     def _sampled(self, iterator: Any) -> Any:
-        known = isinstance(iterator, tf.data.Iterator)
-        if not known or not can_replay(iterator.element_spec):
+        if not can_replay(iterator):
             self._next_sample = float("inf")
             return self.plain(iterator)
         if self._drain is not None:

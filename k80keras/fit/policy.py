@@ -14,7 +14,6 @@ from k80keras.fit.decisions import (
     load_decision,
     save_decision,
 )
-from k80keras.fit.fused import keeps_random_state
 from k80keras.fit.result import Candidate
 from k80keras.fit.stepper import Execution, Stepper
 from k80keras.fit.timing import StepTime, best_steps_per_execution
@@ -112,10 +111,8 @@ class TuningPolicy:
 
     def accepts(self, stepper: Stepper) -> bool:
         """Returns whether training can start in the fused function."""
-        if not self.plan.plain_was_used:
-            return True
-        graph = stepper.fused.graph_of(stepper.iterator.element_spec)
-        if not keeps_random_state(graph):
+        known = not self.plan.plain_was_used
+        if known or not stepper.fused.holds_random_state(stepper.iterator):
             return True
         self.status, self.steps = "off", 1
         self._why = (

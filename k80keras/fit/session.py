@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Callable
 
 from k80keras import _keras
-from k80keras._keras import tf
+from k80keras._keras import keras, tf
 from k80keras.fit import xla
 from k80keras.fit.batch_hooks import save_points, who_needs_every_batch
 from k80keras.fit.devices import device_names
@@ -16,7 +16,7 @@ from k80keras.fit.fused import fuse, fused_with
 from k80keras.fit.observer import Observer
 from k80keras.fit.policy import Plan, TuningPolicy
 from k80keras.fit.result import TuningResult
-from k80keras.fit.stepper import Execution, Stepper
+from k80keras.fit.stepper import Execution, Policy, Stepper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,15 +30,22 @@ class Options:
 
 
 class EvaluationPolicy:
-    """Doubles the steps per execution while an execution stays short."""
+    """Doubles the steps per execution while an execution stays short.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+      limit: Int. The most steps.
+      plain_was_used: See `Plan`.
+    """
+
+    def __init__(self, limit: int, plain_was_used: bool) -> None:
         self._limit = limit
+        self._plain_was_used = plain_was_used
         self._steps = 1
 
     def accepts(self, stepper: Stepper) -> bool:
-        """Evaluation keeps no random state worth continuing."""
-        return True
+        """Returns whether evaluation can start in the fused function."""
+        known = not self._plain_was_used
+        return known or not stepper.fused.holds_random_state(stepper.iterator)
 
     def next_steps(self, stepper: Stepper) -> int:
         """Returns how many steps to run next."""
@@ -88,6 +95,8 @@ class FitSession:
         self._test: Stepper | None = None
         self._status, self._reason = "off", ""
         self._restore: Any = None
+        reference = weakref.ref(callback_list)
+        self._is_asked = lambda: next(_keras.running_callback_lists()) is reference()
         self._seconds = 0.0
         self._steps = 0
         self._epoch_started = 0.0
@@ -202,14 +211,18 @@ class FitSession:
         told = xla.tame_optimizers(model)
         if told:
             self._tell(told)
-        callbacks = callback_list.callbacks
+        callbacks = [*callback_list.callbacks]
+        if type(callback_list) is not keras.callbacks.CallbackList:
+            callbacks.append(callback_list)  # a kind of its own may have hooks
         self._train = self._training(model, callbacks, options)
         model.train_function = self._train
         needy = who_needs_every_batch(callbacks, "test")
         if isinstance(self._train, Stepper) and needy is None:
             model.make_test_function()
-            plain = model.test_function
-            self._test = Stepper(plain, fuse(plain), EvaluationPolicy(64), self._clock)
+            self._test = self._stepper(
+                model.test_function,
+                EvaluationPolicy(64, plain_was_used(model.test_function)),
+            )
             model.test_function = self._test
         shown = None
         if isinstance(self._train, Stepper):
@@ -231,7 +244,7 @@ class FitSession:
         if chosen is not None:
             self._note("pinned", f"compile(steps_per_execution={chosen!r}) is kept")
             per_call = chosen if isinstance(chosen, int) else 1
-            return Observer(plain, per_call, self._clock, drain)
+            return Observer(plain, per_call, self._clock, drain, self._is_asked)
         needy = who_needs_every_batch(callbacks, "train")
         fixed = options.steps_per_execution
         if needy is not None:
@@ -240,9 +253,9 @@ class FitSession:
         elif fixed in (None, False):
             self._note("off", f"steps_per_execution={fixed} leaves training alone")
             fixed = 1
-        used_before = fused_with(plain)
-        if fixed == 1 and options.jit_compile is not True and used_before is None:
-            return Observer(plain, 1, self._clock, drain)
+        kept = fused_with(plain)
+        if fixed == 1 and options.jit_compile is not True and kept is None:
+            return Observer(plain, 1, self._clock, drain, self._is_asked)
         jit = options.jit_compile
         chosen_jit = _keras.chosen_jit_compile(model)
         no_xla = xla.why_not_compile(model)
@@ -264,7 +277,7 @@ class FitSession:
                 "jit_compile": [jit, bool(model.jit_compile)],
                 "num_replicas": model.distribute_strategy.num_replicas_in_sync,
             },
-            plain_was_used=used_before is None and _keras.was_traced(plain),
+            plain_was_used=plain_was_used(plain),
         )
         self._policy = TuningPolicy(
             plan,
@@ -274,7 +287,19 @@ class FitSession:
             self._clock,
             drain,
         )
-        return Stepper(plain, fuse(plain), self._policy, self._clock, drain)
+        return self._stepper(plain, self._policy, drain)
+
+    def _stepper(self, plain: Any, policy: Policy, drain: Any = None) -> Stepper:
+        model = weakref.ref(self._model)
+        return Stepper(
+            plain,
+            fuse(plain),
+            policy,
+            self._clock,
+            drain,
+            self._is_asked,
+            lambda: _keras.seeds_kept_on_error(model()),
+        )
 
     # Words and numbers.
 
@@ -292,6 +317,11 @@ class FitSession:
             return 0, 0.0, 0.0
         source: Any = train if isinstance(train, Observer) else self._policy
         return train.steps_done, source.wait_seconds, source.observed_seconds
+
+
+def plain_was_used(function: Any) -> bool:
+    """Returns whether Keras' own function was at work, and no fused one was."""
+    return fused_with(function) is None and _keras.was_traced(function)
 
 
 def put_back(model: Any) -> None:

@@ -7,8 +7,9 @@ steps, its progress bar and its hooks stay right.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, ContextManager, NamedTuple, Protocol
 
 from k80keras._keras import tf
 from k80keras.fit.fused import FusedFunction, can_replay, replay
@@ -58,6 +59,10 @@ class Stepper:
       clock: Function that returns seconds.
       drain: Function of logs that returns when the device has computed them,
         or `None` where executions end only then anyway.
+      is_asked: Function that returns whether the call comes from the `fit` (or
+        its evaluation) that this stepper was made for. A callback may train or
+        evaluate the same model before the first step of an epoch.
+      tracing: Function that returns a context manager to trace in.
     """
 
     def __init__(
@@ -67,6 +72,8 @@ class Stepper:
         policy: Policy,
         clock: Callable[[], float] = time.perf_counter,
         drain: Callable[[Any], None] | None = None,
+        is_asked: Callable[[], bool] = lambda: True,
+        tracing: Callable[[], ContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.plain = plain
         self.fused = fused
@@ -77,6 +84,8 @@ class Stepper:
         self._policy: Policy | None = policy
         self._clock = clock
         self._drain = drain
+        self._is_asked = is_asked
+        self._tracing = tracing
         self._armed = False
         self._fresh = False
         self._broken = False
@@ -130,7 +139,7 @@ class Stepper:
           The batch, or `None` where the data has ended, or where a batch of
           its kind could not be given back.
         """
-        if self._held is None and can_replay(self.iterator.element_spec):
+        if self._held is None and can_replay(self.iterator):
             batch = self.iterator.get_next_as_optional()
             if batch.has_value():
                 self._held = batch.get_value()
@@ -153,12 +162,12 @@ class Stepper:
     def _take_up(self, iterator: Any) -> bool:
         if not self._armed or self._pending or not self.fused.accepts(iterator):
             return False
-        # If there was another one, it was not the epoch's: a callback trained
-        # on a batch of its own before the epoch's first step.
-        self.steps_done -= self._epoch_done
-        self._epoch_done, self._left = 0, self._steps
+        if not self._is_asked():
+            return False
+        self._left = self._steps
         try:
-            self.fused.prepare(iterator)
+            with self._tracing():
+                self.fused.prepare(iterator)
             self.iterator = iterator
             accepted = self._policy is None or self._policy.accepts(self)
         except Exception as error:  # pylint: disable=broad-except

@@ -11,7 +11,11 @@ import pytest
 from k80keras import K80Tuner
 from k80keras._keras import KERAS_3, keras, tf
 from tests.conformance import data, models
-from tests.conformance.compare import assert_same_training, train
+from tests.conformance.compare import (
+    assert_same_training,
+    assert_several_steps_ran_at_once,
+    train,
+)
 
 MODELS = [
     models.sgd_with_schedule,
@@ -56,7 +60,7 @@ def name(value):
 @pytest.mark.parametrize("model", MODELS, ids=name)
 def test_models(model):
     tuner = assert_same_training(model, data.dataset)
-    assert tuner.result.status == "tuned"
+    assert_several_steps_ran_at_once(tuner.result)
     assert tuner.result.steps == 3 * 31
 
 
@@ -83,7 +87,8 @@ def test_dict_inputs_and_two_outputs():
 
 @pytest.mark.parametrize("model", [models.mlp, models.dropout_with_seed], ids=name)
 def test_second_fit_goes_on(model):
-    tuner = assert_same_training(model, data.dataset, fits=2)
+    # 186 steps: the trial is over by then, however noisy.
+    tuner = assert_same_training(model, data.dataset, fits=2, epochs=6)
     assert tuner.result.status == "cached"
 
 
@@ -106,7 +111,7 @@ def test_second_fit_with_other_data():
 )
 def test_two_dies(model):
     tuner = assert_same_training(model, data.dataset, scope=two_dies)
-    assert tuner.result.status == "tuned"
+    assert_several_steps_ran_at_once(tuner.result)
 
 
 @pytest.mark.parametrize(
@@ -126,29 +131,37 @@ def test_two_dies_data(source):
     assert_same_training(models.mlp, source, scope=two_dies)
 
 
+def test_two_dies_and_shapes_that_are_known():
+    assert_same_training(models.dropout_with_seed, data.static_shapes, scope=two_dies)
+
+
 @pytest.mark.parametrize(
     "source", [data.unknown_length, data.changing_shapes], ids=name
 )
 def test_two_dies_to_the_end_of_the_data(source):
-    """Within rounding: the step beyond the end fails on two dies at once.
+    """Within rounding: plain Keras itself is not repeatable here.
 
-    How far each of them gets is up to the scheduler. Seen once in a dozen runs
-    on Keras 3: iterations equal, weights apart by 1e-6.
+    The step beyond the end fails on two dies at once, and how far each of them
+    gets is up to the scheduler. Of 99 plain trainings with Keras 3, one ended an
+    epoch with 56 iterations on one die and 55 on the other, and its weights
+    apart by 1e-6.
     """
     plain = train(models.mlp, source, scope=two_dies)
     tuner = K80Tuner(jit_compile=False, verbose=0)
     tuned = train(models.mlp, source, scope=two_dies, tuner=tuner)
-    assert tuner.result.status == "tuned"
+    assert_several_steps_ran_at_once(tuner.result)
     assert tuned["iterations"] == plain["iterations"]
     for ours, theirs in zip(tuned["weights"], plain["weights"]):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_one_device_strategy():
+@pytest.mark.parametrize("model", [models.dropout, models.dropout_with_seed], ids=name)
+@pytest.mark.parametrize(
+    "source", [data.dataset, data.static_shapes, data.unknown_length], ids=name
+)
+def test_one_device_strategy(model, source):
     strategy = tf.distribute.OneDeviceStrategy
-    assert_same_training(
-        models.dropout, data.dataset, scope=lambda: strategy("CPU:1").scope()
-    )
+    assert_same_training(model, source, scope=lambda: strategy("CPU:1").scope())
 
 
 @pytest.mark.parametrize("steps", [1, 3, 16, 500])

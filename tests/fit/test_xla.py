@@ -103,7 +103,7 @@ def test_a_short_fit_does_not_rule_xla_out_for_a_longer_one(monkeypatch):
     tuner = K80Tuner(trial_fraction=0.9, verbose=0)
     model = beyond_xla()
     x, y = data.arrays()
-    model.fit(x, y, batch_size=16, epochs=3, verbose=0, callbacks=[tuner])
+    model.fit(x, y, batch_size=16, epochs=6, verbose=0, callbacks=[tuner])
     assert tuner.result.status == "tuned" and "XLA" not in tuner.result.reason
     monkeypatch.setattr("k80keras.fit.xla_trial._TYPICAL_SECONDS", 0.1)
     model.fit(x, y, batch_size=16, epochs=60, verbose=0, callbacks=[tuner])
