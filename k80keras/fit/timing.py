@@ -85,6 +85,21 @@ def gap_exceeds_noise(slow: Sequence[float], fast: Sequence[float]) -> bool:
     return slow_median - fast_median > 3.0 * error
 
 
+def wins_pairs(slow: Sequence[float], fast: Sequence[float]) -> bool:
+    """Returns whether `fast` is the faster one in more pairs than chance explains.
+
+    A sign test at 2 %, for values that were measured in turns: what slows the
+    machine for a while slows both of a pair.
+
+    >>> wins_pairs([5.0, 9.0, 2.0, 4.0, 6.0, 3.0], [4.0, 7.0, 1.0, 3.0, 5.0, 2.0])
+    True
+    """
+    pairs = len(slow)
+    won = sum(s > f for s, f in zip(slow, fast))
+    chance = sum(math.comb(pairs, k) for k in range(won, pairs + 1)) / 2**pairs
+    return chance <= 0.02
+
+
 def best_steps_per_execution(
     time: StepTime,
     limit: int | None = None,

@@ -17,6 +17,7 @@ from k80keras.machine import cuda_tools
 
 _OLDEST_CAPABILITY = (5, 0)
 _ROUND_SECONDS = 0.05
+_FEWEST_ROUNDS, _MOST_ROUNDS, _ALL_ROUNDS_SECONDS = 4, 16, 3.0
 
 
 def why_not_compile(model: Any) -> str | None:
@@ -87,7 +88,8 @@ class Comparison:
     @property
     def xla_wins(self) -> bool:
         """Whether XLA is faster by more than the noise."""
-        return timing.gap_exceeds_noise(self.safe, self.xla)
+        sure = timing.gap_exceeds_noise(self.safe, self.xla)
+        return sure or timing.wins_pairs(self.safe, self.xla)
 
 
 def compiled_variant(fused: FusedFunction, batch: Any) -> FusedFunction:
@@ -121,7 +123,7 @@ def compare(
     spec: Any,
     clock: Callable[[], float],
     drain: Callable[[Any], None] | None,
-    rounds: int,
+    compile_only: bool,
 ) -> Comparison:
     """Times both, in turns, on scratch; compiles `variant` on the way.
 
@@ -132,7 +134,7 @@ def compare(
       spec: Element spec of the iterator that it was pulled from.
       clock: Function that returns seconds.
       drain: Waits for the device, see `Stepper`.
-      rounds: Int. 0 compiles only.
+      compile_only: Bool. Whether to time nothing but the compilation.
     """
     if keeps_random_state(fused.graph_of(spec)):
         # Its kernels count the numbers they drew; use others.
@@ -148,11 +150,15 @@ def compare(
     with fused.scratch(spec):
         iterator = replay(batch, spec, -1)
         compile_seconds = timed(variant, 1)
-        if not rounds:
+        if compile_only:
             return Comparison(compile_seconds)
         timed(fused, 1)
-        single = timed(fused, 1)
-        steps = max(1, min(64, int(_ROUND_SECONDS / single)))
+        steps = 1
+        while (seconds := steps * timed(fused, steps)) < _ROUND_SECONDS and steps < 256:
+            steps *= 2
+        affordable = int(_ALL_ROUNDS_SECONDS / (2 * seconds))
+        rounds = max(_FEWEST_ROUNDS, min(affordable, _MOST_ROUNDS))
+        timed(variant, steps)
         pairs = [(timed(fused, steps), timed(variant, steps)) for _ in range(rounds)]
     safe, compiled = zip(*pairs)
     return Comparison(compile_seconds, steps, safe, compiled)

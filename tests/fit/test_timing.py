@@ -10,6 +10,7 @@ from k80keras.fit.timing import (
     fit_step_time,
     gap_exceeds_noise,
     median_and_spread,
+    wins_pairs,
 )
 
 
@@ -38,6 +39,16 @@ def test_gap_and_noise():
     assert not gap_exceeds_noise([1.0, 2.0, 0.5, 1.4], [0.9, 0.4, 1.8, 1.2])
     assert not gap_exceeds_noise([0.5] * 4, [1.0] * 4)
     assert not gap_exceeds_noise([2.0, 2.0], [1.0, 1.0])  # too few to know
+
+
+@pytest.mark.parametrize(
+    "won, pairs, expected",  # chances of a fair coin: 1.9 %, 7.3 %, 1.6 %, 3.1 %
+    [(10, 12, True), (9, 12, False), (6, 6, True), (5, 5, False), (0, 0, False)],
+)
+def test_pairs_won_by_more_than_chance(won, pairs, expected):
+    fast = [1.0 + 10.0 * i for i in range(pairs)]
+    slow = [f + (0.1 if i < won else -0.1) for i, f in enumerate(fast)]
+    assert wins_pairs(slow, fast) == expected
 
 
 @pytest.mark.parametrize(
