@@ -108,9 +108,11 @@ def best_steps_per_execution(
 ) -> int:
     """Returns the smallest K whose step costs at most `tolerance` over the best.
 
+    In an epoch of `limit` steps it grows until no short execution is left over.
+
     Args:
       time: The fitted model.
-      limit: Int or `None`. Steps in an epoch: K never exceeds it.
+      limit: Int or `None`. Steps in an epoch, where known.
       tolerance: Float. Allowed share over `time.step_seconds`.
       max_execution_seconds: Float. An execution answers no Ctrl-C and moves no
         progress bar, so it ends after about this long.
@@ -119,8 +121,14 @@ def best_steps_per_execution(
     100
     >>> best_steps_per_execution(StepTime(0.001, 0.3))
     1
+    >>> best_steps_per_execution(StepTime(0.001, 0.001), limit=256)
+    128
     """
     step = max(time.step_seconds, 1e-9)
     enough = math.ceil(round(time.overhead_seconds / (tolerance * step), 6))
-    longest = int(max_execution_seconds / step)
-    return max(1, min(enough, longest, limit or enough, 1024))
+    longest = max(1, min(int(max_execution_seconds / step), 1024))
+    best = max(1, min(enough, longest, limit or enough))
+    if best == 1 or limit is None:
+        return best
+    even = math.ceil(limit / (limit // best))
+    return even if even <= longest else best

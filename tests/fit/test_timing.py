@@ -56,6 +56,10 @@ def test_pairs_won_by_more_than_chance(won, pairs, expected):
     [
         (StepTime(1e-3, 1e-3), None, 100),  # 1/100 = 1 % of a step
         (StepTime(1e-3, 1e-3), 31, 31),  # no longer than an epoch
+        (StepTime(1e-3, 1e-3), 210, 105),  # not 100, 100 and 10
+        (StepTime(1e-3, 1e-3), 199, 199),  # nor 100 and 99
+        (StepTime(1.0, 10e-3), 190, 100),  # an even 190 would take too long
+        (StepTime(1e-3, 100e-3), 31, 1),
         (StepTime(1e-3, 100e-3), None, 1),  # 1 % already
         (StepTime(1.0, 10e-3), None, 100),  # an execution ends after a second
         (StepTime(0.0, 1e-3), None, 1),
