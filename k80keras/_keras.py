@@ -199,15 +199,14 @@ def step_of(train_function: Any) -> Callable[[Any], Any]:
 @contextlib.contextmanager
 def seeds_kept_on_error(model: Any) -> Iterator[None]:
     """Lets a trace that fails draw no seed of Keras 2's layers."""
-    layers = [] if KERAS_3 else list(model._flatten_layers())
-    generators = [getattr(layer, "_random_generator", None) for layer in layers]
-    seeds = [getattr(generator, "_seed", None) for generator in generators]
+    layers = () if KERAS_3 else model._flatten_layers()
+    found = [getattr(layer, "_random_generator", None) for layer in layers]
+    seeds = [(generator, generator._seed) for generator in found if generator]
     try:
         yield
     except Exception:
-        for generator, seed in zip(generators, seeds):
-            if seed is not None:
-                generator._seed = seed
+        for generator, seed in seeds:
+            generator._seed = seed
         raise
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from k80keras._keras import tf
 from k80keras.fit.fused import can_replay, replay
 
 _SAMPLE_SECONDS = 5.0

@@ -96,8 +96,8 @@ def wins_pairs(slow: Sequence[float], fast: Sequence[float]) -> bool:
     """
     pairs = len(slow)
     won = sum(s > f for s, f in zip(slow, fast))
-    chance = sum(math.comb(pairs, k) for k in range(won, pairs + 1)) / 2**pairs
-    return chance <= 0.02
+    as_good = sum(math.comb(pairs, k) for k in range(won, pairs + 1))
+    return as_good <= 0.02 * 2.0**pairs
 
 
 def best_steps_per_execution(
