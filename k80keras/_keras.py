@@ -106,9 +106,15 @@ def chosen_steps_per_execution(model: Any) -> int | str | None:
         steps = model.steps_per_execution
         return None if steps == 1 else int(steps)
     chosen = _compile_argument(model, "steps_per_execution")
-    if chosen is None and model._steps_per_execution.numpy() != 1:
-        return int(model._steps_per_execution.numpy())
+    if chosen is None and steps_per_execution(model) != 1:
+        return steps_per_execution(model)
     return chosen  # type: ignore[no-any-return]
+
+
+def steps_per_execution(model: Any) -> int:
+    """Returns how many steps Keras runs in the next call."""
+    steps = model.steps_per_execution if KERAS_3 else model._steps_per_execution.numpy()
+    return int(steps)
 
 
 def chosen_jit_compile(model: Any) -> bool | None:

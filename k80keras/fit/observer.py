@@ -19,7 +19,7 @@ class Observer:
 
     Args:
       plain: Keras' own train function.
-      steps_per_call: Int. Steps that one call runs.
+      steps_per_call: Function that returns how many steps the next call runs.
       clock: Function that returns seconds.
       drain: See `Stepper`.
       is_asked: See `Stepper`.
@@ -28,7 +28,7 @@ class Observer:
     def __init__(
         self,
         plain: Callable[[Any], Any],
-        steps_per_call: int = 1,
+        steps_per_call: Callable[[], int] = lambda: 1,
         clock: Callable[[], float] = time.perf_counter,
         drain: Callable[[Any], None] | None = None,
         is_asked: Callable[[], bool] = lambda: True,
@@ -37,7 +37,7 @@ class Observer:
         self.steps_done = 0
         self.wait_seconds = 0.0
         self.observed_seconds = 0.0
-        self._steps_per_call = steps_per_call
+        self.steps_per_call = steps_per_call
         self._clock = clock
         self._drain = drain
         self._is_asked = is_asked
@@ -63,8 +63,9 @@ class Observer:
             self._armed, self._iterator = False, iterator
         elif iterator is not self._iterator:
             return self.plain(iterator)
-        logs = self._sampled(iterator) if self._sample_due() else self.plain(iterator)
-        steps = self._steps_per_call
+        steps = self.steps_per_call()
+        sampled = steps == 1 and self._sample_due()
+        logs = self._sampled(iterator) if sampled else self.plain(iterator)
         if self._left is not None:
             steps = min(steps, self._left)
             self._left -= steps
@@ -74,9 +75,7 @@ class Observer:
 
     def _sample_due(self) -> bool:
         # The first step traces; the second shows what waiting is like.
-        if self._steps_per_call != 1 or not self.steps_done:
-            return False
-        return self._clock() >= self._next_sample
+        return self.steps_done > 0 and self._clock() >= self._next_sample
 
     def _sampled(self, iterator: Any) -> Any:
         if not can_replay(iterator):

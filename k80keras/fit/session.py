@@ -173,8 +173,11 @@ class FitSession:
             environment={"device": ", ".join(device_names()), **_keras.versions()},
         )
         if policy is None:
+            observed_steps = getattr(self._train, "steps_per_call", int)()
             return dataclasses.replace(
-                result, jit_compile=bool(getattr(self._model, "jit_compile", False))
+                result,
+                steps_per_execution=max(1, observed_steps),
+                jit_compile=bool(getattr(self._model, "jit_compile", False)),
             )
         return dataclasses.replace(
             result,
@@ -243,7 +246,8 @@ class FitSession:
         chosen = _keras.chosen_steps_per_execution(model)
         if chosen is not None:
             self._note("pinned", f"compile(steps_per_execution={chosen!r}) is kept")
-            per_call = chosen if isinstance(chosen, int) else 1
+            # Keras 2.14 changes "auto" while it trains.
+            per_call = lambda: _keras.steps_per_execution(model)  # noqa: E731
             return Observer(plain, per_call, self._clock, drain, self._is_asked)
         needy = who_needs_every_batch(callbacks, "train")
         fixed = options.steps_per_execution
@@ -255,7 +259,9 @@ class FitSession:
             fixed = 1
         kept = fused_with(plain)
         if fixed == 1 and options.jit_compile is not True and kept is None:
-            return Observer(plain, 1, self._clock, drain, self._is_asked)
+            return Observer(
+                plain, clock=self._clock, drain=drain, is_asked=self._is_asked
+            )
         jit = options.jit_compile
         chosen_jit = _keras.chosen_jit_compile(model)
         no_xla = xla.why_not_compile(model)

@@ -75,6 +75,8 @@ def test_compile_pins_steps_per_execution(steps):
     )
     assert tuner.result.status == "pinned"
     assert repr(steps) in tuner.result.reason
+    assert tuner.result.steps == 3 * 30
+    assert tuner.result.steps_per_execution == (1 if steps == "auto" else 4)
 
 
 def test_compile_pins_jit_compile():
