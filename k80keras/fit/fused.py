@@ -73,22 +73,12 @@ class FusedFunction:
         Raises:
           OutOfRangeError: Always; Keras takes it for the end of the data.
         """
-        if self._ends_at_once(iterator):
-            self._beyond(iterator)
-        self._run(iterator, self._count(1), tf.constant(True))
-
-    @staticmethod
-    def _ends_at_once(iterator: Any) -> bool:
-        """Whether a step beyond the end fails before most of it has begun.
-
-        Under a strategy, batches of a fixed shape are fetched ahead, so their
-        end is known at once. How much of a step has run by then depends on
-        where in its graph the batch is asked for, which `_beyond` leaves alone.
-        """
-        if isinstance(iterator, tf.data.Iterator):
-            return False
-        parts = tf.nest.flatten(iterator.element_spec, expand_composites=True)
-        return all(part.shape.is_fully_defined() for part in parts)
+        if isinstance(iterator, tf.data.Iterator) and self.holds_random_state(iterator):
+            # Only the loop's own kernels can draw the masks that come next.
+            self._run(iterator, self._count(1), tf.constant(True))
+        # How much of the step has run when it fails is a race, above all between
+        # devices: so the graph must be that of plain `fit`.
+        self._beyond(iterator)
 
     @contextlib.contextmanager
     def scratch(self, spec: Any) -> Iterator[None]:

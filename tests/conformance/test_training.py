@@ -156,9 +156,7 @@ def test_two_dies_to_the_end_of_the_data(source):
 
 
 @pytest.mark.parametrize("model", [models.dropout, models.dropout_with_seed], ids=name)
-@pytest.mark.parametrize(
-    "source", [data.dataset, data.static_shapes, data.unknown_length], ids=name
-)
+@pytest.mark.parametrize("source", [data.dataset, data.static_shapes], ids=name)
 def test_one_device_strategy(model, source):
     strategy = tf.distribute.OneDeviceStrategy
     assert_same_training(model, source, scope=lambda: strategy("CPU:1").scope())
