@@ -20,9 +20,15 @@ class FusedFunction:
 
     Args:
       step: `tf.function` from one batch to a structure of logs.
+      plain_was_used: Function that returns whether Keras' own function has run
+        this step already.
     """
 
-    def __init__(self, step: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        step: Callable[[Any], Any],
+        plain_was_used: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.step = step
         self.memory: dict[str, Any] = {}  # findings, for the next `fit`
         self._run = tf.function(
@@ -37,12 +43,20 @@ class FusedFunction:
         self._counts: dict[int, Any] = {}
         self._graphs: dict[str, Any] = {}
         self._within = tf.constant(False)
+        self._plain_was_used = plain_was_used
+        self._has_run = False
 
     @staticmethod
     def accepts(iterator: Any) -> bool:
         """Returns whether the loop can pull batches from `iterator`."""
         kinds = (tf.data.Iterator, tf.distribute.DistributedIterator)
         return isinstance(iterator, kinds)
+
+    def goes_on(self, iterator: Any) -> bool:
+        """Returns whether random kernels go on where the last step left them."""
+        if self._has_run or not self._plain_was_used():
+            return True
+        return not self.holds_random_state(iterator.element_spec)
 
     def prepare(self, iterator: Any) -> None:
         """Traces for this kind of iterator; consumes nothing.
@@ -59,6 +73,7 @@ class FusedFunction:
           The number of steps done (fewer where the data ended), the logs of
           the last one, and the seconds spent waiting for batches.
         """
+        self._has_run = True
         done, logs, wait = self._run(iterator, self._count(steps), self._within)
         return int(done), logs, float(wait)
 
@@ -73,7 +88,8 @@ class FusedFunction:
         Raises:
           OutOfRangeError: Always; Keras takes it for the end of the data.
         """
-        if isinstance(iterator, tf.data.Iterator) and self.holds_random_state(iterator):
+        spec = iterator.element_spec
+        if isinstance(iterator, tf.data.Iterator) and self.holds_random_state(spec):
             # Only the loop's own kernels can draw the masks that come next.
             self._run(iterator, self._count(1), tf.constant(True))
         # How much of the step has run when it fails is a race, above all between
@@ -112,9 +128,13 @@ class FusedFunction:
             tensor.set_shape(spec.shape)
         return self.graph_of(data_spec)(batch)
 
-    def holds_random_state(self, iterator: Any) -> bool:
-        """Returns whether kernels of the step go on drawing where they were."""
-        return keeps_random_state(self.graph_of(iterator.element_spec))
+    def holds_random_state(self, spec: Any) -> bool:
+        """Returns whether kernels of the step hold a random state of their own."""
+        graph_def = self.graph_of(spec).graph.as_graph_def(add_shapes=False)
+        nodes = list(graph_def.node)
+        for called in graph_def.library.function:
+            nodes.extend(called.node_def)
+        return any("seed" in node.attr and "seed2" in node.attr for node in nodes)
 
     def _count(self, steps: int) -> Any:
         if steps not in self._counts:
@@ -195,19 +215,6 @@ def replay(batch: Any, element_spec: Any, count: int = 1) -> Any:
     return iter(tf.data.Dataset.from_tensors(batch).map(loosen).repeat(count))
 
 
-def keeps_random_state(function: Any) -> bool:
-    """Returns whether kernels of a traced function hold a random state.
-
-    Args:
-      function: Concrete function. Functions that it calls are looked at, too.
-    """
-    graph_def = function.graph.as_graph_def(add_shapes=False)
-    nodes = list(graph_def.node)
-    for called in graph_def.library.function:
-        nodes.extend(called.node_def)
-    return any("seed" in node.attr and "seed2" in node.attr for node in nodes)
-
-
 def fused_with(train_function: Any) -> FusedFunction | None:
     """Returns the fused function that was made of this function before."""
     return getattr(train_function, "_k80keras_fused", None)
@@ -221,6 +228,8 @@ def fuse(train_function: Any) -> FusedFunction:
     """
     fused = fused_with(train_function)
     if fused is None:
-        fused = FusedFunction(_keras.step_of(train_function))
+        fused = FusedFunction(
+            _keras.step_of(train_function), lambda: _keras.was_traced(train_function)
+        )
         train_function._k80keras_fused = fused
     return fused

@@ -38,8 +38,6 @@ class Plan:
       save_points: Tuple of `SavePoint`.
       cache_dir: String or `None`. Where decisions are remembered.
       key_options: Dict. What else a remembered decision depends on.
-      plain_was_used: Bool. Whether Keras' own train function has trained this
-        model since it was compiled.
     """
 
     fixed_steps: int | None
@@ -51,7 +49,6 @@ class Plan:
     save_points: tuple[SavePoint, ...]
     cache_dir: str | None
     key_options: dict[str, Any]
-    plain_was_used: bool
 
 
 class TuningPolicy:
@@ -111,8 +108,7 @@ class TuningPolicy:
 
     def accepts(self, stepper: Stepper) -> bool:
         """Returns whether training can start in the fused function."""
-        known = not self.plan.plain_was_used
-        if known or not stepper.fused.holds_random_state(stepper.iterator):
+        if stepper.fused.goes_on(stepper.iterator):
             return True
         self.status, self.steps = "off", 1
         self._why = (

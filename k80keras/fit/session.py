@@ -34,18 +34,15 @@ class EvaluationPolicy:
 
     Args:
       limit: Int. The most steps.
-      plain_was_used: See `Plan`.
     """
 
-    def __init__(self, limit: int, plain_was_used: bool) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._plain_was_used = plain_was_used
         self._steps = 1
 
     def accepts(self, stepper: Stepper) -> bool:
         """Returns whether evaluation can start in the fused function."""
-        known = not self._plain_was_used
-        return known or not stepper.fused.holds_random_state(stepper.iterator)
+        return stepper.fused.goes_on(stepper.iterator)
 
     def next_steps(self, stepper: Stepper) -> int:
         """Returns how many steps to run next."""
@@ -222,10 +219,7 @@ class FitSession:
         needy = who_needs_every_batch(callbacks, "test")
         if isinstance(self._train, Stepper) and needy is None:
             model.make_test_function()
-            self._test = self._stepper(
-                model.test_function,
-                EvaluationPolicy(64, plain_was_used(model.test_function)),
-            )
+            self._test = self._stepper(model.test_function, EvaluationPolicy(64))
             model.test_function = self._test
         shown = None
         if isinstance(self._train, Stepper):
@@ -246,8 +240,10 @@ class FitSession:
         chosen = _keras.chosen_steps_per_execution(model)
         if chosen is not None:
             self._note("pinned", f"compile(steps_per_execution={chosen!r}) is kept")
-            # Keras 2.14 changes "auto" while it trains.
-            per_call = lambda: _keras.steps_per_execution(model)  # noqa: E731
+            steps = _keras.steps_per_execution(model)
+            per_call = lambda: steps  # noqa: E731
+            if chosen == "auto":  # Keras 2.14 changes it while it trains
+                per_call = lambda: _keras.steps_per_execution(model)  # noqa: E731
             return Observer(plain, per_call, self._clock, drain, self._is_asked)
         needy = who_needs_every_batch(callbacks, "train")
         fixed = options.steps_per_execution
@@ -269,13 +265,13 @@ class FitSession:
             if chosen_jit and no_xla:
                 self._tell(f"compile(jit_compile=True) is kept, but {no_xla}")
             jit = False
-        epochs, steps = self._params.get("epochs"), self._params.get("steps")
+        epochs, epoch_steps = self._params.get("epochs"), self._params.get("steps")
         plan = Plan(
             fixed_steps=fixed if isinstance(fixed, int) else None,
             jit_compile=jit if jit == "auto" else bool(jit),
             no_xla=no_xla,
-            epoch_steps=steps,
-            total_steps=epochs * steps if epochs and steps else None,
+            epoch_steps=epoch_steps,
+            total_steps=epochs * epoch_steps if epochs and epoch_steps else None,
             trial_fraction=options.trial_fraction,
             save_points=tuple(save_points(callbacks)),
             cache_dir=options.cache_dir,
@@ -283,7 +279,6 @@ class FitSession:
                 "jit_compile": [jit, bool(model.jit_compile)],
                 "num_replicas": model.distribute_strategy.num_replicas_in_sync,
             },
-            plain_was_used=plain_was_used(plain),
         )
         self._policy = TuningPolicy(
             plan,
@@ -323,11 +318,6 @@ class FitSession:
             return 0, 0.0, 0.0
         source: Any = train if isinstance(train, Observer) else self._policy
         return train.steps_done, source.wait_seconds, source.observed_seconds
-
-
-def plain_was_used(function: Any) -> bool:
-    """Returns whether Keras' own function was at work, and no fused one was."""
-    return fused_with(function) is None and _keras.was_traced(function)
 
 
 def put_back(model: Any) -> None:

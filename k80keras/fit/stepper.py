@@ -152,7 +152,8 @@ class Stepper:
 
     def _one_step(self, iterator: Any) -> Any:
         """Answers a call from outside of an epoch: a callback that evaluates."""
-        if self._broken or not self.fused.accepts(iterator):
+        fits = not self._broken and self.fused.accepts(iterator)
+        if not fits or not self.fused.goes_on(iterator):
             return self.plain(iterator)
         done, logs, _ = self.fused(iterator, 1)
         if not done:

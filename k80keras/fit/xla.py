@@ -12,7 +12,7 @@ from typing import Any, Callable
 from k80keras import _keras
 from k80keras._keras import tf
 from k80keras.fit import timing
-from k80keras.fit.fused import FusedFunction, keeps_random_state, replay
+from k80keras.fit.fused import FusedFunction, replay
 from k80keras.machine import cuda_tools
 
 _OLDEST_CAPABILITY = (5, 0)
@@ -136,7 +136,7 @@ def compare(
       drain: Waits for the device, see `Stepper`.
       compile_only: Bool. Whether to time nothing but the compilation.
     """
-    if keeps_random_state(fused.graph_of(spec)):
+    if fused.holds_random_state(spec):
         # Its kernels count the numbers they drew; use others.
         fused = FusedFunction(fused.step)
 

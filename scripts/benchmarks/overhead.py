@@ -72,7 +72,6 @@ def _seconds_per_step(steps: int, fixed_steps: int | None) -> tuple[float, int]:
         save_points=(),
         cache_dir=None,
         key_options={},
-        plain_was_used=False,
     )
     policy = TuningPolicy(
         plan, should_stop=lambda: False, say=lambda line: None, fail=_must_not_run

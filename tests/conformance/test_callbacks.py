@@ -98,16 +98,16 @@ def test_batch_hooks_see_every_step():
     assert len([e for e in tuned.events if e[0] == "batch end"]) == 3 * 31
 
 
-def test_pinned_fit_then_free_fit():
+def test_pinned_fit_then_free_fits():
     made = []
 
     def make():  # a batch hook in the first fit only
-        made.append(BatchRecorder() if len(made) % 2 == 0 else C.History())
+        made.append(BatchRecorder() if len(made) % 3 == 0 else C.History())
         return made[-1]
 
-    tuner = assert_same_training(models.dropout, data.dataset, [make], fits=2)
+    tuner = assert_same_training(models.dropout, data.dataset, [make], fits=3)
     if KERAS_3:  # all random state is in variables
-        assert_several_steps_ran_at_once(tuner.result)
+        assert tuner.result.status != "off"
     else:
         assert tuner.result.status == "off" and "compile()" in tuner.result.reason
 

@@ -7,7 +7,7 @@ import pytest
 from k80keras import K80Tuner
 from k80keras._keras import keras, tf
 from tests.conformance import data, models
-from tests.conformance.compare import assert_same_training, train
+from tests.conformance.compare import BatchRecorder, assert_same_training, train
 
 C = keras.callbacks
 
@@ -50,6 +50,16 @@ def test_fit_before_an_epoch(steps):
     tuner = K80Tuner(steps, jit_compile=False, verbose=0)
     assert_same_training(models.dropout, data.dataset, [Fits], tuner=tuner)
     assert tuner.result.steps == 3 * 31
+
+
+def test_fit_before_an_epoch_of_a_model_that_plain_keras_has_trained():
+    made = []
+
+    def make():  # a batch hook in the first fit only
+        made.append(Fits() if len(made) % 2 else BatchRecorder())
+        return made[-1]
+
+    assert_same_training(models.dropout, data.dataset, [make], fits=2)
 
 
 def test_evaluate_before_an_evaluation():
