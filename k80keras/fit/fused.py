@@ -143,6 +143,10 @@ class FusedFunction:
 
     def _loop(self, iterator: Any, steps: Any, beyond: Any) -> Any:
         spec = iterator.element_spec
+        with _captures_looked_up(self.graph_of(spec)):
+            return self._loop_over(iterator, spec, steps, beyond)
+
+    def _loop_over(self, iterator: Any, spec: Any, steps: Any, beyond: Any) -> Any:
         outputs = self.graph_of(spec).structured_outputs
         parts = tf.nest.flatten(outputs, expand_composites=True)
         logs = [tf.zeros([d or 0 for d in t.shape or []], t.dtype) for t in parts]
@@ -183,6 +187,23 @@ class FusedFunction:
 def _now() -> Any:
     with tf.device("/CPU:0"):
         return tf.timestamp()
+
+
+@contextlib.contextmanager
+def _captures_looked_up(function: Any) -> Iterator[None]:
+    """Lets calls inside of control flow take captures from outside of it.
+
+    Collectives, as `MirroredStrategy` uses by default, get their keys at each
+    call of a function. TensorFlow cannot feed them to a call in a loop; in a loop
+    of its own it looks them up once for all rounds, as is done here.
+    """
+    graph = function.graph
+    deferred = graph.external_captures + graph.deferred_external_captures
+    function.set_external_captures(function.captured_inputs)
+    try:
+        yield
+    finally:
+        function.set_external_captures(deferred)
 
 
 def can_replay(iterator: Any) -> bool:

@@ -5,6 +5,8 @@ Models, data and strategies; callbacks have a file of their own.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -45,12 +47,24 @@ DATA = [
 ]
 
 
+@functools.cache
+def strategy_of_two_dies():
+    """One for all tests, with the collectives that `MirroredStrategy` defaults to.
+
+    A second strategy would count their keys from the start again, and plain Keras
+    aborts when two models meet under one key.
+    """
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
 def two_dies():
-    # Plain Keras aborts when a second model meets the default collectives.
-    return tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"],
-        cross_device_ops=tf.distribute.ReductionToOneDevice(),
-    ).scope()
+    return strategy_of_two_dies().scope()
+
+
+def two_dies_without_collectives():
+    reduction = tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction)
+    return strategy.scope()
 
 
 def name(value):
@@ -131,8 +145,12 @@ def test_two_dies_data(source):
     assert_same_training(models.mlp, source, scope=two_dies)
 
 
-def test_two_dies_and_shapes_that_are_known():
-    assert_same_training(models.dropout_with_seed, data.static_shapes, scope=two_dies)
+@pytest.mark.parametrize("scope", [two_dies, two_dies_without_collectives], ids=name)
+@pytest.mark.parametrize(
+    "model", [models.dropout_with_seed, models.batch_norm_cnn], ids=name
+)
+def test_two_dies_and_shapes_that_are_known(model, scope):
+    assert_same_training(model, data.static_shapes, scope=scope)
 
 
 @pytest.mark.parametrize(
