@@ -72,10 +72,23 @@ class FusedFunction:
         Returns:
           The number of steps done (fewer where the data ended), the logs of
           the last one, and the seconds spent waiting for batches.
+
+        Raises:
+          OpError: Whatever a step raises, or the data.
         """
         self._has_run = True
-        done, logs, wait = self._run(iterator, self._count(steps), self._within)
+        try:
+            done, logs, wait = self._run(iterator, self._count(steps), self._within)
+        except tf.errors.OpError as error:
+            if "IteratorGetNextAsOptional" in error.message:
+                self.fail(iterator)
+            raise
         return int(done), logs, float(wait)
+
+    def fail(self, iterator: Any) -> None:
+        """Does what plain `fit` does before it finds an error in its data."""
+        if isinstance(iterator, tf.data.Iterator):
+            step_without_data(self.end, iterator.element_spec)
 
     def end(self, iterator: Any) -> None:
         """Steps beyond the end of the data, as plain `fit` does.
@@ -204,6 +217,13 @@ def _captures_looked_up(function: Any) -> Iterator[None]:
         yield
     finally:
         function.set_external_captures(deferred)
+
+
+def step_without_data(step: Callable[[Any], Any], element_spec: Any) -> None:
+    """Lets `step` do what needs no batch, such as counting, and fail."""
+    with contextlib.suppress(Exception):  # the user is told that of the data
+        make = tf.data.Dataset.from_generator
+        step(iter(make(list, output_signature=element_spec)))
 
 
 def can_replay(iterator: Any) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from k80keras.fit.fused import can_replay, replay
+from k80keras._keras import tf
+from k80keras.fit.fused import can_replay, replay, step_without_data
 
 _SAMPLE_SECONDS = 5.0
 
@@ -84,7 +85,11 @@ class Observer:
         if self._drain is not None:
             self._drain(self._logs)
         started = self._clock()
-        batch = iterator.get_next_as_optional()
+        try:
+            batch = iterator.get_next_as_optional()
+        except tf.errors.OpError:
+            step_without_data(self.plain, iterator.element_spec)
+            raise
         if not batch.has_value():
             return self.plain(iterator)
         waited = self._clock() - started

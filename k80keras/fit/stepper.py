@@ -95,6 +95,7 @@ class Stepper:
         self._length: int | None = None
         self._pending = 0
         self._held: Any = None
+        self._error: Exception | None = None  # of the data
         self._logs: Any = None
         self._started = 0.0
 
@@ -112,7 +113,7 @@ class Stepper:
     def end(self) -> None:
         """Disarms: from now on each call is one step."""
         self._armed = self._fresh = False
-        self.iterator = self._logs = self._held = None
+        self.iterator = self._logs = self._held = self._error = None
         self._pending = self._epoch_done = 0
 
     def __call__(self, iterator: Any) -> Any:
@@ -136,13 +137,16 @@ class Stepper:
         """Pulls the next batch for a trial; it will be trained next.
 
         Returns:
-          The batch, or `None` where the data has ended, or where a batch of
-          its kind could not be given back.
+          The batch, or `None` where the data has ended or is in error, or where
+          a batch of its kind could not be given back.
         """
-        if self._held is None and can_replay(self.iterator):
-            batch = self.iterator.get_next_as_optional()
-            if batch.has_value():
-                self._held = batch.get_value()
+        if self._held is None and self._error is None and can_replay(self.iterator):
+            try:
+                batch = self.iterator.get_next_as_optional()
+                if batch.has_value():
+                    self._held = batch.get_value()
+            except tf.errors.OpError as error:
+                self._error = error  # the next step's, not the policy's
         return self._held
 
     def use(self, fused: FusedFunction) -> None:
@@ -218,6 +222,9 @@ class Stepper:
                 self._started = self._clock()
             except Exception as error:  # pylint: disable=broad-except
                 self._forsake(error)
+        if self._error is not None:
+            self.fused.fail(self.iterator)
+            raise self._error
         if self._held is not None:
             batch, self._held = self._held, None
             return replay(batch, self.iterator.element_spec), 1
