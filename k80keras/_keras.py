@@ -162,6 +162,9 @@ def why_not_fusable(model: Any) -> str | None:
         home = next(c for c in type(model).__mro__ if name in vars(c))
         if not is_keras_own(home):
             return f"{home.__name__} overrides {name}"
+        made = getattr(model, name[len("make_") :], None)
+        if made and not is_keras_own(getattr(made, "python_function", made)):
+            return f"{name[len('make_'):]} is not what Keras made"
     strategy = model.distribute_strategy
     known = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy)
     several_machines = getattr(strategy.extended, "_in_multi_worker_mode", bool)()
@@ -171,9 +174,10 @@ def why_not_fusable(model: Any) -> str | None:
     return None
 
 
-def is_keras_own(cls: type) -> bool:
-    """Returns whether Keras itself defines `cls`."""
-    return cls.__module__.split(".")[0] in ("keras", "tf_keras")
+def is_keras_own(definition: Any) -> bool:
+    """Returns whether Keras itself defines this class or function."""
+    module = getattr(definition, "__module__", None) or ""
+    return module.split(".")[0] in ("keras", "tf_keras")
 
 
 def step_of(train_function: Any) -> Callable[[Any], Any]:

@@ -59,6 +59,9 @@ def who_needs_every_batch(callbacks: Sequence[Any], mode: str) -> str | None:
 
 def _keras_own_needs(callback: Any, mode: str) -> bool:
     """Whether one of Keras' own batch hooks looks at each step."""
+    decides = _keras.hook_home(callback, "_should_save_on_batch")
+    if decides is not None and not _keras.is_keras_own(decides):
+        return True
     if isinstance(callback, keras.callbacks.ProgbarLogger):
         return False  # it shows the newest logs, and the last are always right
     if isinstance(callback, keras.callbacks.TensorBoard):

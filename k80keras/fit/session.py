@@ -203,11 +203,11 @@ class FitSession:
     def _install(self, callback_list: Any) -> None:
         model, options = self._model, self._options
         self._restore = weakref.finalize(callback_list, lambda: None)
+        put_back(model)  # an earlier `fit` may have died without its end
         why_not = _keras.why_not_fusable(model)
         if why_not is not None:
             self._note("off", f"the tuner is off: {why_not}")
             return
-        put_back(model)  # an earlier `fit` may have died without its end
         told = xla.tame_optimizers(model)
         if told:
             self._tell(told)

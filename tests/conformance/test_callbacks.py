@@ -155,6 +155,28 @@ def test_checkpoints_between_epochs(tmp_path, frequency):
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
 
+class SavesAtWill(C.ModelCheckpoint):
+    """Decides by itself after which batches to save."""
+
+    def __init__(self, seen):
+        super().__init__("unused.keras", save_freq=10)
+        self.seen = seen
+
+    def _should_save_on_batch(self, batch):
+        self.seen.append(float(np.sum(self.model.get_weights()[-1])))
+        return False
+
+    def _save_model(self, *args, **kwargs):
+        pass
+
+
+def test_a_checkpoint_that_decides_by_itself():
+    seen = []
+    tuner = assert_same_training(models.mlp, data.dataset, [lambda: SavesAtWill(seen)])
+    assert len(seen) == 2 * 3 * 31 and seen[: 3 * 31] == seen[3 * 31 :]
+    assert tuner.result.status == "pinned" and "SavesAtWill" in tuner.result.reason
+
+
 def test_best_checkpoint_and_csv(tmp_path):
     def files(name, tuner):
         log, best = tmp_path / f"{name}.csv", tmp_path / f"{name}.weights.h5"
