@@ -94,6 +94,11 @@ def evaluation_steps(model: Any) -> int | None:
     return None if steps is None else int(steps)
 
 
+def stops_evaluating(model: Any) -> bool:
+    """Returns whether a callback asked Keras 3 to stop after the next step."""
+    return bool(getattr(model, "stop_evaluating", False))
+
+
 # What the user asked of `compile`.
 
 

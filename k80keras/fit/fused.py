@@ -52,9 +52,13 @@ class FusedFunction:
         kinds = (tf.data.Iterator, tf.distribute.DistributedIterator)
         return isinstance(iterator, kinds)
 
+    def was_used(self) -> bool:
+        """Returns whether the step has run, here or in Keras' own function."""
+        return self._has_run or self._plain_was_used()
+
     def goes_on(self, iterator: Any) -> bool:
         """Returns whether random kernels go on where the last step left them."""
-        if self._has_run or not self._plain_was_used():
+        if self._has_run or not self.was_used():
             return True
         return not self.holds_random_state(iterator.element_spec)
 

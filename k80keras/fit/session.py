@@ -12,7 +12,7 @@ from k80keras._keras import keras, tf
 from k80keras.fit import xla
 from k80keras.fit.batch_hooks import save_points, who_needs_every_batch
 from k80keras.fit.devices import device_names
-from k80keras.fit.fused import fuse, fused_with
+from k80keras.fit.fused import FusedFunction, fuse, fused_with
 from k80keras.fit.observer import Observer
 from k80keras.fit.policy import Plan, TuningPolicy
 from k80keras.fit.result import TuningResult
@@ -34,10 +34,13 @@ class EvaluationPolicy:
 
     Args:
       limit: Int. The most steps.
+      should_stop: Function that returns whether Keras will stop after the next
+        step, as `stop_evaluating` set before the first step does.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, should_stop: Callable[[], bool]) -> None:
         self._limit = limit
+        self._should_stop = should_stop
         self._steps = 1
 
     def accepts(self, stepper: Stepper) -> bool:
@@ -46,7 +49,7 @@ class EvaluationPolicy:
 
     def next_steps(self, stepper: Stepper) -> int:
         """Returns how many steps to run next."""
-        return self._steps
+        return 1 if self._should_stop() else self._steps
 
     def record(self, execution: Execution) -> None:
         """Learns from an execution."""
@@ -217,16 +220,20 @@ class FitSession:
         self._train = self._training(model, callbacks, options)
         model.train_function = self._train
         needy = who_needs_every_batch(callbacks, "test")
+        unmade = None
         if isinstance(self._train, Stepper) and needy is None:
+            was_made = model.test_function is not None
             model.make_test_function()
-            self._test = self._stepper(model.test_function, EvaluationPolicy(64))
+            evaluation = EvaluationPolicy(64, lambda: _keras.stops_evaluating(model))
+            self._test = self._stepper(model.test_function, evaluation)
             model.test_function = self._test
+            unmade = None if was_made else self._test.fused
         shown = None
         if isinstance(self._train, Stepper):
             shown = _keras.show_step_to_tensorboard(model, self._train.fused.step)
         # `fit` tells nobody when it dies, but its list of callbacks dies too.
         self._restore = weakref.finalize(
-            callback_list, _restore, weakref.ref(model), shown, self._policy
+            callback_list, _restore, weakref.ref(model), shown, self._policy, unmade
         )
         for stepper in (self._train, self._test):
             if isinstance(stepper, Stepper):
@@ -330,12 +337,19 @@ def put_back(model: Any) -> None:
             setattr(model, name, function)
 
 
-def _restore(model_reference: Any, shown: Any, policy: TuningPolicy | None) -> None:
+def _restore(
+    model_reference: Any,
+    shown: Any,
+    policy: TuningPolicy | None,
+    unmade: FusedFunction | None,
+) -> None:
     if policy is not None:
         policy.close()
     model = model_reference()
     if model is not None:
         put_back(model)
+        if unmade is not None and not unmade.was_used():
+            model.test_function = None  # as if it had not been made for us
         if shown is not None:
             _keras.show_step_to_tensorboard(model, shown)
 

@@ -37,6 +37,13 @@ class StopBefore(C.Callback):
         self.model.stop_training = epoch == 1
 
 
+class StopEvaluating(C.Callback):
+    """Evaluates one batch only from the second epoch on; Keras 2 ignores it."""
+
+    def on_test_begin(self, logs=None):
+        self.model.stop_evaluating = bool(self.model.history.epoch)
+
+
 class Meddler(C.Callback):
     """Uses the model between epochs, as users do."""
 
@@ -58,9 +65,17 @@ class Meddler(C.Callback):
         lambda: C.LearningRateScheduler(lambda epoch, rate: rate * 0.5),
         lambda: C.ReduceLROnPlateau("loss", patience=1, min_delta=1.0),
         StopBefore,
+        StopEvaluating,
         Meddler,
     ],
-    ids=["EarlyStopping", "LearningRateScheduler", "ReduceLROnPlateau", "stop", "use"],
+    ids=[
+        "EarlyStopping",
+        "LearningRateScheduler",
+        "ReduceLROnPlateau",
+        "StopBefore",
+        "StopEvaluating",
+        "Meddler",
+    ],
 )
 def test_epoch_callbacks_do_not_pin(make):
     tuner = assert_same_training(models.dropout, data.dataset, [make])

@@ -146,3 +146,24 @@ def test_a_callback_list_of_a_kind_of_its_own():
     model.fit(data.dataset()["x"], verbose=0, callbacks=watching)
     assert seen == list(range(1, 32))
     assert tuner.result.status == "pinned" and "Watching" in tuner.result.reason
+
+
+class CountsTests(keras.Sequential):
+    tests = 0
+
+    def test_step(self, batch):
+        self.tests += 1
+        return super().test_step(batch)
+
+
+def test_evaluation_is_made_when_it_is_needed():
+    """What is set after a `fit` without validation still counts."""
+    counts = []
+    for callbacks in ([], [K80Tuner(jit_compile=False, verbose=0)]):
+        model = models._compile(CountsTests([L.Dense(models.CLASSES)]))
+        model.fit(data.dataset()["x"], verbose=0, callbacks=callbacks)
+        assert model.test_function is None
+        model.run_eagerly = True
+        model.evaluate(data.dataset()["validation_data"], verbose=0)
+        counts.append(model.tests)
+    assert counts == [7, 7]
