@@ -14,6 +14,8 @@ from typing import Any, Callable, Iterator
 from k80keras import _keras
 from k80keras._keras import tf
 
+_NEXT_BATCH = "k80keras_next_batch"  # tells errors of the data from a step's
+
 
 class FusedFunction:
     """Runs Keras' own step several times in one execution.
@@ -84,15 +86,14 @@ class FusedFunction:
         try:
             done, logs, wait = self._run(iterator, self._count(steps), self._within)
         except tf.errors.OpError as error:
-            if "IteratorGetNextAsOptional" in error.message:
+            if f"{_NEXT_BATCH}/" in error.message:
                 self.fail(iterator)
             raise
         return int(done), logs, float(wait)
 
     def fail(self, iterator: Any) -> None:
         """Does what plain `fit` does before it finds an error in its data."""
-        if isinstance(iterator, tf.data.Iterator):
-            step_without_data(self.end, iterator.element_spec)
+        step_without_data(self.end, iterator)
 
     def end(self, iterator: Any) -> None:
         """Steps beyond the end of the data, as plain `fit` does.
@@ -176,7 +177,7 @@ class FusedFunction:
             # data leaves all earlier steps whole, and the wait is a true one.
             with tf.control_dependencies(logs):
                 asked = _now()
-            with tf.control_dependencies([asked]):
+            with tf.control_dependencies([asked]), tf.name_scope(_NEXT_BATCH):
                 batch = iterator.get_next_as_optional()
                 more = batch.has_value()
             with tf.control_dependencies([more]):
@@ -223,11 +224,18 @@ def _captures_looked_up(function: Any) -> Iterator[None]:
         function.set_external_captures(deferred)
 
 
-def step_without_data(step: Callable[[Any], Any], element_spec: Any) -> None:
+def step_without_data(step: Callable[[Any], Any], iterator: Any) -> None:
     """Lets `step` do what needs no batch, such as counting, and fail."""
     with contextlib.suppress(Exception):  # the user is told that of the data
-        make = tf.data.Dataset.from_generator
-        step(iter(make(list, output_signature=element_spec)))
+        spec = tf.nest.map_structure(
+            lambda part: getattr(part, "_value_specs", (part,))[0],  # of one replica
+            iterator.element_spec,
+        )
+        empty = batches = tf.data.Dataset.from_generator(list, output_signature=spec)
+        if not isinstance(iterator, tf.data.Iterator):
+            strategy = tf.distribute.get_strategy()
+            batches = strategy.distribute_datasets_from_function(lambda _: empty)
+        step(iter(batches))
 
 
 def can_replay(iterator: Any) -> bool:

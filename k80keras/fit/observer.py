@@ -88,7 +88,7 @@ class Observer:
         try:
             batch = iterator.get_next_as_optional()
         except tf.errors.OpError:
-            step_without_data(self.plain, iterator.element_spec)
+            step_without_data(self.plain, iterator)
             raise
         if not batch.has_value():
             return self.plain(iterator)

@@ -8,6 +8,7 @@ import pytest
 from k80keras import K80Tuner
 from k80keras._keras import keras, tf
 from tests.conformance import data, models
+from tests.conformance.strategies import two_dies
 
 
 def bad_dataset(batch):
@@ -64,3 +65,21 @@ def test_error_in_the_batch_that_xla_is_tried_on():
     tuner = K80Tuner(steps_per_execution=4, jit_compile=True, verbose=0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="bad"):
         models.mlp().fit(bad_dataset(0), verbose=0, callbacks=[tuner])
+
+
+def test_error_in_a_batch_for_two_dies():
+    """The failing step is counted; on the second die that is up to a race."""
+
+    def build():
+        with two_dies():
+            return models.mlp()
+
+    def make_tuner():
+        return K80Tuner(steps_per_execution=4, jit_compile=False, verbose=0)
+
+    plain, _ = train_over_an_error(build, 12)
+    tuned, _ = train_over_an_error(build, 12, make_tuner)
+    assert tuned[0] == plain[0] == [True, None]
+    assert tuned[1] == 13 + 2 * 31
+    for ours, theirs in zip(tuned[2], plain[2]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-2, atol=1e-3)

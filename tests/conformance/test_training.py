@@ -5,8 +5,6 @@ Models, data and strategies; callbacks have a file of their own.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -18,6 +16,7 @@ from tests.conformance.compare import (
     assert_several_steps_ran_at_once,
     train,
 )
+from tests.conformance.strategies import two_dies, two_dies_without_collectives
 
 MODELS = [
     models.sgd_with_schedule,
@@ -45,26 +44,6 @@ DATA = [
     data.changing_shapes,
     data.one_batch_per_epoch,
 ]
-
-
-@functools.cache
-def strategy_of_two_dies():
-    """One for all tests, with the collectives that `MirroredStrategy` defaults to.
-
-    A second strategy would count their keys from the start again, and plain Keras
-    aborts when two models meet under one key.
-    """
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-
-def two_dies():
-    return strategy_of_two_dies().scope()
-
-
-def two_dies_without_collectives():
-    reduction = tf.distribute.ReductionToOneDevice()
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction)
-    return strategy.scope()
 
 
 def name(value):
