@@ -13,6 +13,7 @@ from k80keras.fit.preflight import Preflight
 from k80keras.fit.xla import why_not_compile, why_not_on
 from tests.conformance import data, models
 from tests.conformance.compare import assert_same_training, train
+from tests.conformance.strategies import two_dies
 
 
 @pytest.mark.parametrize(
@@ -27,8 +28,7 @@ def test_veto_below_compute_capability_5(capabilities, allowed):
 
 
 def test_no_xla_with_two_replicas():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
+    with two_dies():
         model = models.mlp()
     assert "2 replicas" in why_not_compile(model)
 
