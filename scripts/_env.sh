@@ -23,20 +23,25 @@ find_python() {
 }
 
 # Prints the lanes that a Python can run: TensorFlow 2.14.1 has wheels for 3.9
-# to 3.11, the newest TensorFlow is tested on 3.11 and later.
+# to 3.11, the newest TensorFlow is tested on 3.11 and later; the simulated K80
+# box needs CUDA's wheels and a compiler. The last lane has the linters.
 find_lanes() {
-  "$1" -c 'import sys
+  "$1" -c 'import platform, shutil, sys
 version = sys.version_info[:2]
-print(*["k80"] * ((3, 9) <= version <= (3, 11)), *["latest"] * (version >= (3, 11)))'
+k80 = (3, 9) <= version <= (3, 11)
+linux = (sys.platform, platform.machine()) == ("linux", "x86_64")
+sim = k80 and linux and shutil.which("gcc")
+print(*["k80-sim"] * bool(sim), *["k80"] * k80, *["latest"] * (version >= (3, 11)))'
 }
 
 # make_lane LANE: leaves the complete test environment of a lane.
 make_lane() {
   case $1 in
     k80) make_env test-k80 k80-cpu,datasets,report,dev ;;
+    k80-sim) make_env test-k80-sim k80,test ;;
     latest) make_env test-latest tensorflow,datasets,report,dev ;;
     *)
-      echo "No lane called '$1': there are k80 and latest." >&2
+      echo "No lane called '$1': there are k80, k80-sim and latest." >&2
       return 1
       ;;
   esac
