@@ -1,0 +1,1 @@
+"""Each library under TensorFlow, made to compute something, in a child process."""
