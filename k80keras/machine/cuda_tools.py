@@ -6,10 +6,12 @@ import glob
 import os
 import shutil
 import sys
-from typing import Iterable, Mapping
+from typing import Iterable, Mapping, Sequence
 
 
-def cuda_roots(environ: Mapping[str, str] | None = None) -> list[str]:
+def cuda_roots(
+    environ: Mapping[str, str] | None = None, path: Sequence[str] | None = None
+) -> list[str]:
     """Returns the CUDA folders that TensorFlow searches, first one first.
 
     The order is that of TensorFlow 2.14: `XLA_FLAGS=--xla_gpu_cuda_data_dir`,
@@ -17,8 +19,10 @@ def cuda_roots(environ: Mapping[str, str] | None = None) -> list[str]:
 
     Args:
       environ: Mapping. Defaults to `os.environ`.
+      path: Folders where wheels may be. Defaults to `sys.path`.
     """
     environ = os.environ if environ is None else environ
+    path = sys.path if path is None else path
     roots = []
     for flag in environ.get("XLA_FLAGS", "").split():
         name, _, value = flag.partition("=")
@@ -26,13 +30,16 @@ def cuda_roots(environ: Mapping[str, str] | None = None) -> list[str]:
             roots.append(value)
     roots += [environ[name] for name in ("CUDA_DIR", "CUDA_HOME") if name in environ]
     roots += ["/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"))]
-    roots += [os.path.join(p, "nvidia", "cuda_nvcc") for p in sys.path if p]
+    roots += [os.path.join(p, "nvidia", "cuda_nvcc") for p in path if p]
     return [root for root in roots if os.path.isdir(root)]
 
 
-def find_ptxas(roots: Iterable[str] | None = None) -> str | None:
+def find_ptxas(
+    roots: Iterable[str] | None = None, environ: Mapping[str, str] | None = None
+) -> str | None:
     """Returns the `ptxas` that XLA will run; the one on `PATH` wins."""
-    on_path = shutil.which("ptxas")
+    environ = os.environ if environ is None else environ
+    on_path = shutil.which("ptxas", path=environ.get("PATH", os.defpath))
     if on_path is not None:
         return on_path
     return _first(roots, "bin/ptxas")

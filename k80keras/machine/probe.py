@@ -1,0 +1,135 @@
+"""This machine as plain values, in about a second, without touching a GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from importlib import machinery
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping
+
+from k80keras.errors import InvalidArgumentError
+from k80keras.machine import nvml
+from k80keras.machine.sources.child import run
+from k80keras.machine.sources.cuda_tools import read_cuda_tools
+from k80keras.machine.sources.host import read_host
+from k80keras.machine.sources.kernel_driver import read_kernel_driver
+from k80keras.machine.sources.libcuda import read_libcuda
+from k80keras.machine.sources.pci import read_pci
+from k80keras.machine.sources.tensorflow_build import read_tensorflow_build
+from k80keras.machine.sources.tensorflow_run import read_tensorflow_run
+from k80keras.machine.system import NVMLReading, System, TensorFlowRun
+
+SOURCES = (
+    "host",
+    "pci",
+    "driver",
+    "libcuda",
+    "nvml",
+    "cuda_tools",
+    "tensorflow",
+    "tensorflow_run",
+)
+
+# Reading takes milliseconds, asking NVML up to a second where the driver has to
+# wake the card; TensorFlow's import may take half a minute from a network disk.
+_SECONDS = 4.0
+_TENSORFLOW_SECONDS = 60.0
+_PREFIXES = ("CUDA_", "NVIDIA_", "TF_", "XLA_", "NCCL_", "LD_")
+
+
+def probe(
+    sources: Iterable[str] | None = None,
+    *,
+    root: str = "/",
+    environ: Mapping[str, str] | None = None,
+) -> System:
+    """Looks at this machine.
+
+    All sources are read side by side. What is foreign code (the driver's
+    libraries, TensorFlow) is asked in processes of their own, so that no GPU is
+    initialised in this one, and a source that hangs, crashes or talks rubbish
+    costs only its own answer: `System.failures` names it.
+
+    Args:
+      sources: Names out of `SOURCES`. Defaults to all of them; TensorFlow is
+        only asked to run if it is installed.
+      root: Folder under which `/proc`, `/sys` and `/etc` are read.
+      environ: Mapping, the environment in which programs would be started.
+        Defaults to `os.environ`.
+
+    Raises:
+      InvalidArgumentError: If a source is unknown.
+    """
+    wanted = SOURCES if sources is None else tuple(sources)
+    unknown = sorted(set(wanted) - set(SOURCES))
+    if unknown:
+        raise InvalidArgumentError(
+            f"probe: sources must be among {', '.join(SOURCES)}. "
+            f"Received: {', '.join(unknown)}"
+        )
+    place, path = Path(root), list(sys.path)
+    environ = dict(os.environ if environ is None else environ)
+    readers: dict[str, Callable[[], Any]] = {
+        "host": lambda: read_host(place, environ),
+        "pci": lambda: read_pci(place),
+        "driver": lambda: read_kernel_driver(place),
+        "libcuda": lambda: read_libcuda(environ, _SECONDS),
+        "nvml": lambda: _read_nvml(environ),
+        "cuda_tools": lambda: read_cuda_tools(environ, path, _SECONDS),
+        "tensorflow": lambda: read_tensorflow_build(path),
+        "tensorflow_run": lambda: _run_tensorflow(path, environ),
+    }
+    readings = [_Reading(name, readers[name]) for name in wanted]
+    started = time.monotonic()
+    for reading in readings:
+        reading.start()
+    values, failures = {}, {}
+    for reading in readings:
+        slow = reading.name == "tensorflow_run"
+        # A child's own limit comes first and says more.
+        limit = started + 1 + (_TENSORFLOW_SECONDS if slow else _SECONDS)
+        reading.join(max(0.0, limit - time.monotonic()))
+        if reading.failure is None:
+            values[reading.name] = reading.value
+        else:
+            failures[reading.name] = reading.failure
+    shown = {k: v for k, v in sorted(environ.items()) if k.startswith(_PREFIXES)}
+    return System(**values, environ=shown, failures=failures)
+
+
+class _Reading(threading.Thread):
+    """Reads one source; a daemon, so that a hung one does not keep the process."""
+
+    def __init__(self, name: str, read: Callable[[], Any]) -> None:
+        super().__init__(name=f"k80keras-probe-{name}", daemon=True)
+        self.name, self._read = name, read
+        self.value: Any = None
+        self.failure: str | None = "no answer in time"
+
+    def run(self) -> None:
+        try:
+            self.value = self._read()
+            self.failure = None
+        except Exception as error:  # whatever a source does stays here
+            self.failure = f"{type(error).__name__}: {error}"
+
+
+def _read_nvml(environ: Mapping[str, str]) -> NVMLReading:
+    told = run([sys.executable, "-m", nvml.__name__], _with_path(environ), _SECONDS)
+    return nvml.from_json(told)
+
+
+def _run_tensorflow(
+    path: list[str], environ: Mapping[str, str]
+) -> TensorFlowRun | None:
+    if machinery.PathFinder.find_spec("tensorflow", path) is None:
+        return None
+    return read_tensorflow_run(_with_path(environ), _TENSORFLOW_SECONDS)
+
+
+def _with_path(environ: Mapping[str, str]) -> dict[str, str]:
+    """Lets a child import what this process imports."""
+    return {**environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -1,0 +1,61 @@
+"""What is inside the installed TensorFlow, without importing it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import machinery, metadata
+from pathlib import Path
+from typing import Any, Sequence
+
+from k80keras.machine import fatbin
+from k80keras.machine.system import TensorFlowBuild
+
+# The library with the kernels, in wheels since 2.11 and before.
+_LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
+_PACKAGE = re.compile(r"(tensorflow|tf[-_]nightly)([-_](gpu|cpu|intel|rocm))?", re.I)
+
+
+def read_tensorflow_build(path: Sequence[str]) -> TensorFlowBuild:
+    """Returns what the TensorFlow on the import path `path` was built for."""
+    found = {
+        name.lower().replace("_", "-"): package.version
+        for package in metadata.distributions(path=list(path))
+        if (name := package.metadata["Name"]) and _PACKAGE.fullmatch(name)
+    }
+    spec = machinery.PathFinder.find_spec("tensorflow", list(path))
+    if spec is None or not spec.origin:
+        return TensorFlowBuild(packages=tuple(sorted(found)))
+    folder = Path(spec.origin).parent
+    info = _build_info(folder / "python/platform/build_info.py")
+    cuda = str(info.get("cuda_version", "")).split(".")
+    sass, ptx = _architectures(folder) if info.get("is_cuda_build") else ((), ())
+    return TensorFlowBuild(
+        version=next((found[name] for name in sorted(found)), "unknown"),
+        packages=tuple(sorted(found)),
+        path=str(folder),
+        cuda_build=info.get("is_cuda_build"),
+        cuda_version=(int(cuda[0]), int(cuda[1])) if len(cuda) > 1 else None,
+        cudnn_version=info.get("cudnn_version"),
+        sass=sass,
+        ptx=ptx,
+    )
+
+
+def _build_info(path: Path) -> dict[str, Any]:
+    """Returns the dictionary that the file would make, without running it."""
+    try:
+        tree = ast.parse(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args:
+            return dict(ast.literal_eval(node.args[0]))
+    return {}
+
+
+def _architectures(folder: Path) -> Any:
+    for name in _LIBRARIES:
+        if (folder / name).exists():
+            return fatbin.architectures(folder / name)
+    return None, None
