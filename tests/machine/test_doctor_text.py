@@ -1,0 +1,115 @@
+"""What a person reads, the script with the remedies, and what JSON keeps quiet."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+
+from k80keras.machine.doctor import doctor
+from k80keras.machine.doctor_text import as_script, as_text
+from k80keras.machine.privacy import anonymous
+from tests.machine import boxes
+
+
+def broken():
+    """Returns a box with an error that needs a restart, and two warnings."""
+    system = boxes.with_dies(
+        ecc_uncorrected_volatile=2, retired_pages_pending=True, persistence_mode=False
+    )
+    return dataclasses.replace(system, environ={"CUDA_VISIBLE_DEVICES": "-1"})
+
+
+def test_silent_about_what_is_fine():
+    text = as_text(doctor(boxes.healthy()))
+
+    assert text.splitlines() == [
+        "4 x Tesla K80 on 2 boards; driver 470.256.02; TensorFlow 2.14.1; "
+        "Python 3.11.7.",
+        "",
+        "Nothing to mend.",
+    ]
+    assert "persistence mode is on" in as_text(doctor(boxes.healthy()), verbose=True)
+
+
+def test_each_problem_ends_in_its_command():
+    text = str(doctor(broken()))
+
+    blocks = text.split("\n\n")[1:-1]
+    assert [block.split()[0] for block in blocks] == ["warning", "error", "warning"]
+    assert [block.splitlines()[-1].strip() for block in blocks] == [
+        "$ unset CUDA_VISIBLE_DEVICES",
+        "$ sudo systemctl reboot",
+        "$ sudo nvidia-smi -pm 1",
+    ]
+    assert text.endswith("1 error and 2 warnings.")
+    assert all(len(line) <= 88 for line in text.splitlines())
+
+
+def test_script_runs_commands_and_restarts_last(tmp_path):
+    script = tmp_path / "fix.sh"
+    script.write_text(as_script(doctor(broken())))
+    for name in ("sudo",):
+        (tmp_path / name).write_text('#!/bin/sh\necho "did: $@"\nexit 1\n')
+        (tmp_path / name).chmod(0o755)
+
+    done = subprocess.run(
+        ["bash", str(script)],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+
+    # A remedy that fails does not keep the next from being tried.
+    did = [line for line in done.stdout.splitlines() if line.startswith("did:")]
+    assert did == ["did: nvidia-smi -pm 1", "did: systemctl reboot"]
+    # Only the user's own shell can do this.
+    assert "#   unset CUDA_VISIBLE_DEVICES" in script.read_text()
+
+
+def test_scripts_of_every_fault_are_shell(tmp_path):
+    from tests.machine.test_checks import TABLE
+
+    for fault, (system, _, command) in TABLE.items():
+        text = as_script(doctor(system))
+        done = subprocess.run(
+            ["bash", "-n"], input=text, capture_output=True, text=True
+        )
+        assert done.returncode == 0, (fault, done.stderr)
+        assert command.split("'")[0] in text
+
+
+def test_json_tells_nothing_about_the_owner():
+    home, host = os.path.expanduser("~"), socket.gethostname()
+    value = {
+        "uuid": "GPU-1b6b53f4-7a0c-4f0e-9c55-0c3d5e8a1101",
+        "serial": "0320615095340",
+        "nothing": {"uuid": None},
+        "path": f"{home}/venv/bin:/home/alice/lib:/Users/bob",
+        "words": [f"on {host}, with GPU-9e27c1d8", f"not-{host}x"],
+        "numbers": (1, 2.5, None, True),
+        "environ": {"TF_CONFIG": '{"cluster": {"worker": ["node1:1"]}}'},
+    }
+
+    hidden = anonymous(value, ["debian"])
+
+    assert hidden["uuid"] == hidden["serial"] == "<hidden>"
+    assert hidden["nothing"] == {"uuid": None}
+    assert hidden["path"].endswith("/venv/bin:/home/<hidden>/lib:/Users/<hidden>")
+    if len(home) > 1:
+        assert hidden["path"].startswith("~/venv")
+    assert hidden["words"][0] == "on <hidden>, with GPU-<hidden>"
+    assert hidden["numbers"] == [1, 2.5, None, True]
+    assert hidden["environ"] == {"TF_CONFIG": "<hidden>"}
+    # A machine may be called like its distribution.
+    assert anonymous([host], [host]) == [host]
+
+
+def test_diagnosis_is_json_without_identity():
+    system = boxes.healthy(environ={"CUDA_VISIBLE_DEVICES": "0,GPU-00000003"})
+    text = json.dumps(anonymous(dataclasses.asdict(doctor(system).system)))
+
+    assert "GPU-0000" not in text and "GPU-<hidden>" in text
+    assert '"pci_bus_id": "0000:05:00.0"' in text
