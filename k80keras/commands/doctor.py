@@ -1,0 +1,72 @@
+"""`k80keras doctor`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from absl import flags
+
+from k80keras import files
+from k80keras.errors import InvalidArgumentError
+from k80keras.machine.doctor import doctor
+from k80keras.machine.doctor_text import as_script, as_text
+from k80keras.machine.privacy import anonymous
+
+SUMMARY = "Is this machine able to train on its K80? Each failure names its remedy."
+DETAILS = "Exit code: 0 nothing to mend, 1 warnings, 2 errors."
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines what `k80keras doctor` takes."""
+    flags.DEFINE_bool(
+        "smoke",
+        False,
+        "Compute something with each library on each device, too; half a minute.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool("json", False, "Print JSON.", flag_values=flag_values)
+    flags.DEFINE_bool(
+        "identity",
+        False,
+        "Leave UUIDs, serial numbers, host and user names in the JSON.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_bool(
+        "verbose", False, "Tell what is fine as well.", flag_values=flag_values
+    )
+    flags.DEFINE_string(
+        "fix_script",
+        None,
+        "Write the remedies to this file, as a script to read and run.",
+        flag_values=flag_values,
+    )
+
+
+def run(flag_values: flags.FlagValues) -> int:
+    """Examines, prints, and returns the exit code."""
+    script = flag_values.fix_script
+    # Before minutes of smoke tests.
+    if script and not Path(script).absolute().parent.is_dir():
+        raise InvalidArgumentError(
+            f"--fix_script must lie in a folder that exists. Received: {script}"
+        )
+    diagnosis = doctor(smoke=flag_values.smoke)
+    if script:
+        files.write_text(script, as_script(diagnosis))
+        os.chmod(script, os.stat(script).st_mode | 0o100)
+    if flag_values.json:
+        value = {
+            "exit_code": diagnosis.exit_code,
+            "findings": [dataclasses.asdict(f) for f in diagnosis.findings],
+            "smoke": diagnosis.smoke and dataclasses.asdict(diagnosis.smoke),
+            "system": dataclasses.asdict(diagnosis.system),
+        }
+        if not flag_values.identity:
+            value = anonymous(value, diagnosis.system.host.distribution_family)
+        print(json.dumps(value, indent=1))
+    else:
+        print(as_text(diagnosis, flag_values.verbose))
+    return diagnosis.exit_code

@@ -1,0 +1,26 @@
+"""`k80keras env`."""
+
+from __future__ import annotations
+
+import os
+
+from absl import flags
+
+from k80keras.machine.config import SOURCES
+from k80keras.machine.decide import decide
+from k80keras.machine.export import export_lines
+from k80keras.machine.probe import probe
+from k80keras.machine.settings import Wishes
+
+SUMMARY = "What configure() would set, as export lines for shells and job scripts."
+DETAILS = 'In a shell or a job script: eval "$(k80keras env)"'
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """`k80keras env` takes no flags."""
+
+
+def run(flag_values: flags.FlagValues) -> int:
+    """Decides and prints."""
+    print(export_lines(decide(probe(SOURCES), os.environ, Wishes())), end="")
+    return 0
