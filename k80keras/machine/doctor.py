@@ -131,7 +131,8 @@ def _smoke_findings(report: SmokeReport) -> list[Finding]:
     for result in report.results:
         check = f"smoke_{result.operation}"
         if result.state == "ok":
-            title = f"{result.subject} ({result.library}): {result.message}"
+            by = f" ({result.library})" if result.library != "TensorFlow" else ""
+            title = f"{result.subject}{by}: {result.message}"
             found.append(Finding(check, "ok", title))
         elif result.state == "skipped":
             found.append(Finding(check, "skipped", result.message))

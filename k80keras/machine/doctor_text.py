@@ -37,10 +37,13 @@ def as_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
     for finding in diagnosis.findings:
         if finding.is_problem:
             lines += [*_problem(finding), ""]
-        elif verbose:
+        # Who asked for a smoke test wants to see it.
+        elif verbose or finding.check.startswith("smoke_"):
             lines.append(f"{finding.state:<8} {finding.check}: {finding.title}")
+    if lines[-1]:
+        lines.append("")
     if verbose:
-        lines += ["", "Lines of TensorFlow's log that mean no harm:"]
+        lines += ["Lines of TensorFlow's log that mean no harm:"]
         lines += [f'  "... {line} ...": {why}' for line, why in HARMLESS.items()]
         lines.append("")
     return "\n".join([*lines, _verdict(diagnosis)])

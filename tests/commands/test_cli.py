@@ -78,6 +78,16 @@ def test_doctor_answers_on_this_machine(tmp_path):
         assert text.startswith("No NVIDIA GPU: training runs on the CPU; TensorFlow")
 
 
+@pytest.mark.slow
+def test_smoke_test_passes_on_the_cpu():
+    done = run("doctor", "--smoke", "--json", CUDA_VISIBLE_DEVICES="")
+
+    value = json.loads(done.stdout)
+    assert {r["state"] for r in value["smoke"]["results"]} == {"ok"}, done.stdout
+    smoke = [f for f in value["findings"] if f["check"].startswith("smoke_")]
+    assert len(smoke) == len(value["smoke"]["results"]) and done.returncode == 0
+
+
 def test_probe_never_loads_tensorflow_here():
     code = """if True:
         import sys
