@@ -24,14 +24,14 @@ find_python() {
 
 # Prints the lanes that a Python can run: TensorFlow 2.14.1 has wheels for 3.9
 # to 3.11, the newest TensorFlow is tested on 3.11 and later; the simulated K80
-# box needs CUDA's wheels and a compiler. The last lane has the linters.
+# box needs CUDA's wheels and a compiler, and has no linters.
 find_lanes() {
   "$1" -c 'import platform, shutil, sys
 version = sys.version_info[:2]
 k80 = (3, 9) <= version <= (3, 11)
 linux = (sys.platform, platform.machine()) == ("linux", "x86_64")
 sim = k80 and linux and shutil.which("gcc")
-print(*["k80-sim"] * bool(sim), *["k80"] * k80, *["latest"] * (version >= (3, 11)))'
+print(*["k80"] * k80, *["latest"] * (version >= (3, 11)), *["k80-sim"] * bool(sim))'
 }
 
 # make_lane LANE: leaves the complete test environment of a lane.

@@ -6,7 +6,7 @@ source scripts/_env.sh
 
 python=$(find_python)
 lanes=$(find_lanes "$python")
-lane=${lanes##* }
+lane=${lanes%% *}
 make_lane "$lane"
 bin=".venvs/test-$lane/bin"
 "$bin/isort" "${SOURCES[@]}"

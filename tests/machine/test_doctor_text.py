@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pathlib
 import socket
 import subprocess
 
@@ -113,3 +114,12 @@ def test_diagnosis_is_json_without_identity():
 
     assert "GPU-0000" not in text and "GPU-<hidden>" in text
     assert '"pci_bus_id": "0000:05:00.0"' in text
+
+
+def test_example_in_the_readme_is_true():
+    from tests.machine.test_checks import TABLE
+
+    readme = pathlib.Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
+    shown = readme.partition("$ k80keras doctor\n")[2].partition("\n```")[0]
+
+    assert shown == str(doctor(TABLE["TensorFlow too new"][0]))
