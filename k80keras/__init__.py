@@ -14,14 +14,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from k80keras.callbacks import K80Tuner as K80Tuner
-    from k80keras.machine.config import configure as configure
-    from k80keras.machine.doctor import doctor as doctor
+    from k80keras.machine.configure.apply import configure as configure
+    from k80keras.machine.doctor.examine import doctor as doctor
     from k80keras.machine.probe import probe as probe
 
 _HOMES = {
     "K80Tuner": "k80keras.callbacks",
-    "configure": "k80keras.machine.config",
-    "doctor": "k80keras.machine.doctor",
+    "configure": "k80keras.machine.configure.apply",
+    "doctor": "k80keras.machine.doctor.examine",
     "probe": "k80keras.machine.probe",
 }
 

@@ -11,8 +11,8 @@ from absl import flags
 
 from k80keras import files
 from k80keras.errors import InvalidArgumentError
-from k80keras.machine.doctor import doctor
-from k80keras.machine.doctor_text import as_script, as_text
+from k80keras.machine.doctor.examine import doctor
+from k80keras.machine.doctor.text import as_script, as_text
 from k80keras.machine.privacy import anonymous
 
 SUMMARY = "Is this machine able to train on its K80? Each failure names its remedy."

@@ -6,11 +6,11 @@ import os
 
 from absl import flags
 
-from k80keras.machine.config import SOURCES
-from k80keras.machine.decide import decide
-from k80keras.machine.export import export_lines
+from k80keras.machine.configure.apply import SOURCES
+from k80keras.machine.configure.decide import decide
+from k80keras.machine.configure.export import export_lines
+from k80keras.machine.configure.settings import Wishes
 from k80keras.machine.probe import probe
-from k80keras.machine.settings import Wishes
 
 SUMMARY = "What configure() would set, as export lines for shells and job scripts."
 DETAILS = 'In a shell or a job script: eval "$(k80keras env)"'

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from k80keras.machine.doctor import doctor
+from k80keras.machine.doctor.examine import doctor
 from k80keras.machine.probe import probe
 from tests.machine import boxes, made_up
 from tests.sim.scenario import SCENARIOS

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 
-from k80keras.machine import remedies, support
-from k80keras.machine.findings import Finding, error, ok, skipped, warning
+from k80keras.machine import support
+from k80keras.machine.doctor import remedies
+from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
 from k80keras.machine.system import System
 
 _LAST = support.LAST_DRIVER_BRANCH

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from k80keras.machine.findings import Finding, error, ok, skipped, warning
-from k80keras.machine.remedies import on_host
+from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
+from k80keras.machine.doctor.remedies import on_host
 from k80keras.machine.system import System
 
 

@@ -9,8 +9,8 @@ import pathlib
 import socket
 import subprocess
 
-from k80keras.machine.doctor import doctor
-from k80keras.machine.doctor_text import as_script, as_text
+from k80keras.machine.doctor.examine import doctor
+from k80keras.machine.doctor.text import as_script, as_text
 from k80keras.machine.privacy import anonymous
 from tests.machine import boxes
 
@@ -71,7 +71,7 @@ def test_script_runs_commands_and_restarts_last(tmp_path):
 
 
 def test_scripts_of_every_fault_are_shell(tmp_path):
-    from tests.machine.test_checks import TABLE
+    from tests.machine.doctor.test_checks import TABLE
 
     for fault, (system, _, command) in TABLE.items():
         text = as_script(doctor(system))
@@ -117,9 +117,9 @@ def test_diagnosis_is_json_without_identity():
 
 
 def test_example_in_the_readme_is_true():
-    from tests.machine.test_checks import TABLE
+    from tests.machine.doctor.test_checks import TABLE
 
-    readme = pathlib.Path(__file__).parents[2].joinpath("README.md").read_text("utf-8")
+    readme = pathlib.Path(__file__).parents[3].joinpath("README.md").read_text("utf-8")
     shown = readme.partition("$ k80keras doctor\n")[2].partition("\n```")[0]
 
     assert shown == str(doctor(TABLE["TensorFlow too new"][0]))

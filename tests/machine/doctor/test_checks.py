@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from k80keras.machine.checks import CHECKS
-from k80keras.machine.doctor import doctor
+from k80keras.machine.doctor.checks import CHECKS
+from k80keras.machine.doctor.examine import doctor
 from k80keras.machine.system import (
     CUDALibrary,
     CUDAPackage,

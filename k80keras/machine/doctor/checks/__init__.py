@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Callable
 
-from k80keras.machine.checks import (
+from k80keras.machine.doctor.checks import (
     card,
     dies,
     driver,
@@ -13,7 +13,7 @@ from k80keras.machine.checks import (
     health,
     software,
 )
-from k80keras.machine.findings import Finding
+from k80keras.machine.doctor.findings import Finding
 from k80keras.machine.system import System
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(why_not_build() is not None, reason="needs gcc")
 
 _EXAMINE = """
 import json, sys
-from k80keras.machine.doctor import doctor
+from k80keras.machine.doctor.examine import doctor
 found = doctor(root=sys.argv[1])
 print(json.dumps(dict(
     exit_code=found.exit_code,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Callable
 
-from k80keras.machine.findings import Finding, error, ok, skipped, warning
+from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
+from k80keras.machine.doctor.remedies import on_host
 from k80keras.machine.hardware import GK210
-from k80keras.machine.remedies import on_host
 from k80keras.machine.system import Die, System
 
 # A judgement, not a measurement: a K80 under load warms by several degrees in

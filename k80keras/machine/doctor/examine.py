@@ -6,9 +6,9 @@ import dataclasses
 from concurrent import futures
 from typing import Mapping
 
-from k80keras.machine.checks import CHECKS, Check
-from k80keras.machine.doctor_text import as_text
-from k80keras.machine.findings import STATES, Finding
+from k80keras.machine.doctor.checks import CHECKS, Check
+from k80keras.machine.doctor.findings import STATES, Finding
+from k80keras.machine.doctor.text import as_text
 from k80keras.machine.probe import probe
 from k80keras.machine.smoke.result import SmokeReport
 from k80keras.machine.smoke.run import run_smoke

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Iterable
 
-from k80keras.machine.findings import Finding, error, ok, skipped, warning
+from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
 from k80keras.machine.system import System
 
 

@@ -6,11 +6,11 @@ import shlex
 import textwrap
 from typing import TYPE_CHECKING
 
-from k80keras.machine.findings import Finding
+from k80keras.machine.doctor.findings import Finding
 from k80keras.machine.system import System
 
 if TYPE_CHECKING:
-    from k80keras.machine.doctor import Diagnosis
+    from k80keras.machine.doctor.examine import Diagnosis
 
 _WIDTH = 88
 

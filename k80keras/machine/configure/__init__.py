@@ -1,0 +1,1 @@
+"""Settings for this machine: decided by pure functions, applied, given back."""

@@ -1,0 +1,1 @@
+"""Checks over a `System`, each with the command that mends what it finds."""
