@@ -223,7 +223,6 @@ def test_changes_reach_a_running_program(nvml_box: Box) -> None:
         assert temperatures() == [56, 91]
         nvml_box.change(scenario, **{f"{dies}.1.lost": True})
         assert temperatures() == [56, "NVMLError_GpuIsLost"]
-        child.stdin.write("end\n")
 
 
 def test_hung_box_answers_nothing(nvml_box: Box) -> None:
