@@ -20,6 +20,7 @@ _Result = TypeVar("_Result")
 # and its NVML_P2P_CAPS_INDEX_READ is a tuple by mistake.
 _ERRORS = {
     4: "no_permission",
+    8: "insufficient_power",
     9: "driver_not_loaded",
     12: "library_not_found",
     18: "version_mismatch",
@@ -110,7 +111,7 @@ class NVML:
             nvml_version=self._ask("nvmlSystemGetNVMLVersion"),
             cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
             dies=dies,
-            peers=self._read_peers([die.nvml_index for die in dies if not die.lost]),
+            peers=self._read_peers([die.nvml_index for die in dies if die.answers]),
             missing_functions=tuple(self._missing),
         )
 
@@ -124,7 +125,9 @@ class NVML:
             return self._read_die(index, self._pynvml.nvmlDeviceGetHandleByIndex(index))
         except self._pynvml.NVMLError as error:
             # Some drivers say "unknown" of a die that fell off the bus.
-            return Die(index, lost=error.value in (_GPU_IS_LOST, _UNKNOWN))
+            if error.value in (_GPU_IS_LOST, _UNKNOWN):
+                return Die(index, lost=True)
+            return Die(index, error=_ERRORS.get(error.value, str(error)))
 
     def _read_die(self, index: int, handle: Any) -> Die:
         def ask(*names: str, of: tuple[Any, ...] = ()) -> Any:

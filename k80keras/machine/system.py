@@ -28,6 +28,8 @@ class Die:
     Attributes:
       nvml_index: Int. NVML counts in the order of PCI addresses; CUDA may not.
       lost: Bool. Whether the driver has lost contact: all else is `None` then.
+      error: String, why the driver refuses this die: `"insufficient_power"` (its
+        plug is not in), or NVML's own words. All else is `None` then.
       pci_bus_id: String such as `"0000:05:00.0"`.
       board_id: Int. Dies of one board share it.
       multi_gpu_board: Bool. Whether the board holds several dies.
@@ -48,6 +50,7 @@ class Die:
 
     nvml_index: int
     lost: bool = False
+    error: str | None = None
     name: str | None = None
     uuid: str | None = None
     serial: str | None = None
@@ -92,6 +95,11 @@ class Die:
     pcie_replays: int | None = None
     cpu_affinity: tuple[int, ...] | None = None
     processes: tuple[Process, ...] | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether the driver can reach it."""
+        return not self.lost and self.error is None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -346,8 +354,8 @@ class System:
 
     @property
     def dies(self) -> tuple[Die, ...]:
-        """The dies that the driver can reach."""
-        return tuple(die for die in self.nvml.dies if not die.lost)
+        """The dies that can be used."""
+        return tuple(die for die in self.nvml.dies if die.answers)
 
     @property
     def has_gpu(self) -> bool:

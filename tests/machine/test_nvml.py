@@ -189,10 +189,18 @@ def test_lost_die(nvml_box: Box) -> None:
     assert reading.peers == ((2, 3),)
 
 
-@pytest.mark.parametrize("status, lost", [(15, True), (999, True), (4, False)])
-def test_die_without_a_handle(nvml_box: Box, status: int, lost: bool) -> None:
+@pytest.mark.parametrize(
+    "status, die",
+    [
+        (15, {"lost": True}),
+        (999, {"lost": True}),
+        (4, {"error": "no_permission"}),
+        (8, {"error": "insufficient_power"}),
+    ],
+)
+def test_die_without_a_handle(nvml_box: Box, status: int, die: dict[str, Any]) -> None:
     reading = read(nvml_box, functions_error={"nvmlDeviceGetHandleByIndex_v2": status})
-    assert reading.dies == tuple(Die(index, lost=lost) for index in range(4))
+    assert reading.dies == tuple(Die(index, **die) for index in range(4))
 
 
 def test_die_that_gets_lost_meanwhile(nvml_box: Box) -> None:

@@ -43,6 +43,8 @@ SCENARIOS: Mapping[str, Mapping[str, Any]] = {
     "old_nvml": {
         "functions_missing": ["nvmlDeviceGetViolationStatus", "nvmlDeviceGetP2PStatus"],
     },
+    # The board's own plug is not in.
+    "no_power": {"functions_error": {"nvmlDeviceGetHandleByIndex_v2": 8}},
     # As a card whose bus no longer answers.
     "hung": {"functions_slow": {"nvmlDeviceGetTemperature": 3600}},
 }

@@ -28,6 +28,7 @@ EXPECTED = {
     "driver_mismatch": [("error nvml", "sudo systemctl reboot")],
     "driver_not_loaded": [("error nvml", "sudo modprobe nvidia")],
     "hung": [("error nvml", "sudo dmesg")],
+    "no_power": [("error all_dies", "sudo systemctl poweroff")],
 }
 
 

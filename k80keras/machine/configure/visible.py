@@ -88,7 +88,7 @@ def _find(system: System, name: int | str) -> Die:
     if len(found) != 1:
         known = ", ".join(f"{d.nvml_index} ({d.uuid})" for d in system.dies)
         _refuse(f"dies of this machine: {known or 'it has none'}", name)
-    if found[0].lost or found[0].uuid is None:
+    if not found[0].answers or found[0].uuid is None:
         _refuse("dies that the driver can reach", name)
     return found[0]
 

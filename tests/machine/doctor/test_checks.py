@@ -481,3 +481,30 @@ def test_a_crash_in_one_check_is_contained():
     assert "the check itself failed: TypeError" in problems["heat"].title
     assert problems["heat"].remedy == "k80keras probe > probe.json"
     assert problems["persistence"].state == "warning"
+
+
+@pytest.mark.parametrize(
+    "capability, sass, ptx, problem",
+    [
+        ((7, 0), ((6, 0), (7, 0)), ((8, 0),), None),
+        ((8, 6), ((6, 0), (8, 0)), ((8, 0),), None),
+        ((9, 0), ((6, 0), (8, 0)), ((8, 0),), "warning export CUDA_CACHE_MAXSIZE"),
+        ((5, 2), ((6, 0), (8, 0)), ((8, 0),), "error pip install"),
+    ],
+)
+def test_code_for_other_gpus(capability, sass, ptx, problem):
+    other = die(0, name="Another GPU", compute_capability=capability)
+    system = change(BOX, "tensorflow", sass=sass, ptx=ptx)
+    system = dataclasses.replace(
+        system,
+        pci=(PCIDevice(ADDRESSES[0], 0x1DB6, "nvidia", True),),
+        nvml=NVMLReading(driver_version="535.54.03", dies=(other,)),
+        libcuda=CUDALibrary("/lib/libcuda.so.535.54.03", "535.54.03"),
+        driver=KernelDriver("535.54.03"),
+    )
+
+    found = doctor(system).problems
+
+    assert [f.check for f in found] == (["tensorflow_code"] if problem else [])
+    if problem:
+        assert f"{found[0].state} {found[0].remedy}".startswith(problem)

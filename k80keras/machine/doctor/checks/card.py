@@ -41,6 +41,21 @@ def all_dies(system: System) -> Finding:
     """Does the driver reach each die that is on the bus?"""
     if not system.has_gpu:
         return skipped("no NVIDIA GPU")
+    refused = {die.error for die in system.nvml.dies} - {None}
+    if "insufficient_power" in refused:
+        return error(
+            "the card gets no power from its plug",
+            "A K80 wants the 8-pin plug of a CPU (EPS12V), not that of a graphics "
+            "card; 300 W for both dies. Switch the machine off first.",
+            on_host(system.host, "sudo systemctl poweroff"),
+        )
+    if refused:
+        return error(
+            f"the driver refuses {len(system.nvml.dies) - len(system.dies)} dies",
+            f"NVML says: {', '.join(sorted(filter(None, refused)))}. The kernel's log "
+            "says more.",
+            on_host(system.host, "sudo dmesg | grep -iE 'nvrm|xid'"),
+        )
     lost = [
         d.pci_bus_id or f"number {d.nvml_index}" for d in system.nvml.dies if d.lost
     ]

@@ -66,11 +66,11 @@ def _requirement(system: System) -> str:
 
 
 def tensorflow_code(system: System) -> Finding:
-    """Does TensorFlow hold machine code for the card?"""
+    """Does TensorFlow hold machine code for each GPU?"""
     build, host = system.tensorflow, system.host
-    if not system.has_k80 or build.version is None:
-        return skipped("no Tesla K80, or no TensorFlow")
-    install = remedies.install_extra(host, "k80")
+    if not system.has_gpu or build.version is None:
+        return skipped("no NVIDIA GPU, or no TensorFlow")
+    install = remedies.install_extra(host, "k80" if system.has_k80 else "tensorflow")
     if build.cuda_build is False:
         return error(
             f"TensorFlow {build.version} was built for the CPU only",
@@ -79,16 +79,32 @@ def tensorflow_code(system: System) -> Finding:
         )
     if build.sass is None or build.ptx is None:
         return skipped(f"TensorFlow {build.version}: its library cannot be read")
-    if support.runs_on(_CAPABILITY, build.sass, build.ptx):
-        return ok(f"TensorFlow {build.version} holds code that runs on 3.7")
     held = ", ".join(f"{major}.{minor}" for major, minor in build.sass)
-    return error(
-        f"TensorFlow {build.version} holds no code for a K80",
-        f"Its library holds machine code for compute capability {held}; a K80 has "
-        "3.7. TensorFlow accepts the card all the same and fails at the first "
-        f"operation. {support.LAST_TENSORFLOW} is the last one with code for it.",
-        install,
-    )
+    if system.has_k80 and not support.runs_on(_CAPABILITY, build.sass, build.ptx):
+        return error(
+            f"TensorFlow {build.version} holds no code for a K80",
+            f"Its library holds machine code for compute capability {held}; a K80 has "
+            "3.7. TensorFlow accepts the card all the same and fails at the first "
+            f"operation. {support.LAST_TENSORFLOW} is the last one with code for it.",
+            install,
+        )
+    for die in system.dies:
+        target = die.compute_capability
+        if target is None or support.runs_on(target, build.sass, ()):
+            continue
+        has = f"{die.name} has {target[0]}.{target[1]}, and the library {held}"
+        if support.runs_on(target, (), build.ptx):
+            return warning(
+                f"TensorFlow {build.version} has to be compiled for {die.name}",
+                f"{has}. The driver translates its intermediate code at the first "
+                "start, which takes minutes (tensorflow#5048), and again when its "
+                "cache is too small.",
+                "export CUDA_CACHE_MAXSIZE=4294967296",
+            )
+        return error(
+            f"TensorFlow {build.version} holds no code for {die.name}", has, install
+        )
+    return ok(f"TensorFlow {build.version} holds code for every GPU")
 
 
 def cuda_libraries(system: System) -> Finding:
