@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
+from k80keras import configure
 from k80keras.errors import K80KerasError
 from k80keras.training import RunConfig, run_training
 
@@ -82,6 +83,7 @@ def main() -> None:
     names = RunConfig.__dataclass_fields__
     try:
         config = RunConfig(**{name: flags.FLAGS[name].value for name in names})
+        configure()
         print(run_training(config))
     except K80KerasError as error:
         fail(error)
