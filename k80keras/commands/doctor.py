@@ -55,7 +55,7 @@ def run(flag_values: flags.FlagValues) -> int:
         )
     diagnosis = doctor(smoke=flag_values.smoke)
     if script:
-        files.write_text(script, as_script(diagnosis))
+        files.write_text(script, as_script(diagnosis.problems))
         os.chmod(script, os.stat(script).st_mode | 0o100)
     if flag_values.json:
         value = {
@@ -68,5 +68,5 @@ def run(flag_values: flags.FlagValues) -> int:
             value = anonymous(value, diagnosis.system.host.distribution_family)
         print(json.dumps(value, indent=1))
     else:
-        print(as_text(diagnosis, flag_values.verbose))
+        print(as_text(diagnosis.system, diagnosis.findings, flag_values.verbose))
     return diagnosis.exit_code

@@ -53,7 +53,7 @@ class Diagnosis:
         return max(0, worst - 1)
 
     def __str__(self) -> str:
-        return as_text(self)
+        return as_text(self.system, self.findings)
 
 
 def doctor(

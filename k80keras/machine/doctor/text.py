@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from typing import TYPE_CHECKING
+from typing import Iterable
 
 from k80keras.machine.doctor.findings import Finding
 from k80keras.machine.system import System
-
-if TYPE_CHECKING:
-    from k80keras.machine.doctor.examine import Diagnosis
 
 _WIDTH = 88
 
@@ -31,10 +28,11 @@ HARMLESS = {
 }
 
 
-def as_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
+def as_text(system: System, findings: Iterable[Finding], verbose: bool = False) -> str:
     """Returns what a person reads: silent about what is fine unless `verbose`."""
-    lines = [summary(diagnosis.system), ""]
-    for finding in diagnosis.findings:
+    findings = list(findings)
+    lines = [summary(system), ""]
+    for finding in findings:
         if finding.is_problem:
             lines += [*_problem(finding), ""]
         # Who asked for a smoke test wants to see it.
@@ -46,7 +44,7 @@ def as_text(diagnosis: Diagnosis, verbose: bool = False) -> str:
         lines += ["Lines of TensorFlow's log that mean no harm:"]
         lines += [f'  "... {line} ...": {why}' for line, why in HARMLESS.items()]
         lines.append("")
-    return "\n".join([*lines, _verdict(diagnosis)])
+    return "\n".join([*lines, _verdict(findings)])
 
 
 def summary(system: System) -> str:
@@ -82,10 +80,10 @@ def _problem(finding: Finding) -> list[str]:
     return [f"{finding.state:<8} {finding.title}", *why, f"       $ {finding.remedy}"]
 
 
-def _verdict(diagnosis: Diagnosis) -> str:
-    if not diagnosis.problems:
+def _verdict(findings: Iterable[Finding]) -> str:
+    states = [finding.state for finding in findings if finding.is_problem]
+    if not states:
         return "Nothing to mend."
-    states = [finding.state for finding in diagnosis.problems]
     counts = [
         f"{states.count(state)} {state}{'s' * (states.count(state) != 1)}"
         for state in ("error", "warning")
@@ -94,7 +92,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
     return f"{' and '.join(counts)}."
 
 
-def as_script(diagnosis: Diagnosis) -> str:
+def as_script(problems: Iterable[Finding]) -> str:
     """Returns a shell script with all remedies, restarts last.
 
     What only the user's own shell, or another machine, can do stays a comment.
@@ -107,7 +105,7 @@ def as_script(diagnosis: Diagnosis) -> str:
         '  bash -c "$1" || echo "That failed." >&2',
         "}",
     ]
-    for finding in sorted(diagnosis.problems, key=lambda f: "reboot" in f.remedy):
+    for finding in sorted(problems, key=lambda f: "reboot" in f.remedy):
         lines += ["", f"# {finding.state}: {finding.title}"]
         lines += [f"#   {line}" for line in finding.why.splitlines()]
         first = finding.remedy.split(" ")[0]

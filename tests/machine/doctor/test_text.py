@@ -24,7 +24,8 @@ def broken():
 
 
 def test_silent_about_what_is_fine():
-    text = as_text(doctor(boxes.healthy()))
+    diagnosis = doctor(boxes.healthy())
+    text = str(diagnosis)
 
     assert text.splitlines() == [
         "4 x Tesla K80 on 2 boards; driver 470.256.02; TensorFlow 2.14.1; "
@@ -32,7 +33,9 @@ def test_silent_about_what_is_fine():
         "",
         "Nothing to mend.",
     ]
-    assert "persistence mode is on" in as_text(doctor(boxes.healthy()), verbose=True)
+    assert "persistence mode is on" in as_text(
+        diagnosis.system, diagnosis.findings, verbose=True
+    )
 
 
 def test_each_problem_ends_in_its_command():
@@ -51,7 +54,7 @@ def test_each_problem_ends_in_its_command():
 
 def test_script_runs_commands_and_restarts_last(tmp_path):
     script = tmp_path / "fix.sh"
-    script.write_text(as_script(doctor(broken())))
+    script.write_text(as_script(doctor(broken()).problems))
     for name in ("sudo",):
         (tmp_path / name).write_text('#!/bin/sh\necho "did: $@"\nexit 1\n')
         (tmp_path / name).chmod(0o755)
@@ -74,7 +77,7 @@ def test_scripts_of_every_fault_are_shell(tmp_path):
     from tests.machine.doctor.test_checks import TABLE
 
     for fault, (system, _, command) in TABLE.items():
-        text = as_script(doctor(system))
+        text = as_script(doctor(system).problems)
         done = subprocess.run(
             ["bash", "-n"], input=text, capture_output=True, text=True
         )
