@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import sys
 from types import ModuleType
@@ -16,7 +17,7 @@ from k80keras.errors import K80KerasError
 
 COMMANDS = ("doctor", "env", "probe")
 # Of sysexits.h: 1 and 2 are what `doctor` says.
-_USAGE = 64
+_USAGE, _IO_ERROR = 64, 74
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,10 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         command line.
 
     Returns:
-      Int, the exit code: that of the subcommand, or 64 for a command line that
-      means nothing.
+      Int, the exit code: that of the subcommand, 64 for a command line that
+        means nothing, or 74 if its output could not be written.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path or a variable may hold what the terminal's encoding has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not words or words[0] in ("help", "--help", "-h"):
         print(_help())
         return 0
@@ -50,16 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         rest = values([f"k80keras {name}", *words[1:]])
         if len(rest) > 1:
             return _complain(f"every option is --name or --name=value, not {rest[1]!r}")
-        return int(command.run(values))
+        code = int(command.run(values))
+        sys.stdout.flush()
+        return code
     except flags.UnrecognizedFlagError as error:
         return _complain(_unknown("option", f"--{error.flagname}", _options(values)))
     except (flags.Error, K80KerasError) as error:
         return _complain(str(error))
-    except BrokenPipeError:
-        # The reader (`head`, say) has seen enough. Python would complain again
-        # when it flushes at the end.
+    except OSError as error:
+        # Python would complain again when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # The reader (`head`, say) may have seen enough.
+        done = isinstance(error, BrokenPipeError)
+        return 0 if done else _complain(str(error), _IO_ERROR)
     except KeyboardInterrupt:
         return 130
 
@@ -78,9 +85,9 @@ def _unknown(kind: str, word: str, known: Sequence[str]) -> str:
     return f"no {kind} is called {word}.{hint}"
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, code: int = _USAGE) -> int:
     print("k80keras: " + " ".join(message.split()), file=sys.stderr)
-    return _USAGE
+    return code
 
 
 def _help() -> str:

@@ -47,16 +47,13 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> int:
     """Examines, prints, and returns the exit code."""
-    script = flag_values.fix_script
-    # Before minutes of smoke tests.
-    if script and not Path(script).absolute().parent.is_dir():
-        raise InvalidArgumentError(
-            f"--fix_script must lie in a folder that exists. Received: {script}"
-        )
+    script = flag_values.fix_script and _script_path(flag_values.fix_script)
     diagnosis = doctor(smoke=flag_values.smoke)
     if script:
-        files.write_text(script, as_script(diagnosis.problems))
-        os.chmod(script, os.stat(script).st_mode | 0o100)
+        text = as_script(diagnosis.problems)
+        # Environment variables may hold bytes that are no UTF-8.
+        files.write_text(script, text.encode("utf-8", "backslashreplace").decode())
+        script.chmod(script.stat().st_mode | 0o100)
     if flag_values.json:
         value = {
             "exit_code": diagnosis.exit_code,
@@ -70,3 +67,15 @@ def run(flag_values: flags.FlagValues) -> int:
     else:
         print(as_text(diagnosis.system, diagnosis.findings, flag_values.verbose))
     return diagnosis.exit_code
+
+
+def _script_path(name: str) -> Path:
+    """Returns where the script is to be; complains before minutes of smoke tests."""
+    path = Path(name).resolve()
+    if path.parent.is_dir() and os.access(path.parent, os.W_OK):
+        if path.is_file() or not path.exists():
+            return path
+    raise InvalidArgumentError(
+        "--fix_script must be a file, new or old, in a folder that exists and can be "
+        f"written to. Received: {name}"
+    )

@@ -29,7 +29,7 @@ def cuda_roots(
         if name == "--xla_gpu_cuda_data_dir":
             roots.append(value)
     roots += [environ[name] for name in ("CUDA_DIR", "CUDA_HOME") if name in environ]
-    roots += ["/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"))]
+    roots += ["/usr/local/cuda-11.8", "/usr/local/cuda"]
     roots += [os.path.join(p, "nvidia", "cuda_nvcc") for p in path if p]
     return [root for root in roots if os.path.isdir(root)]
 

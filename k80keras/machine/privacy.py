@@ -11,6 +11,8 @@ _FIELDS = ("uuid", "serial")
 # They name the machines of a cluster.
 _VARIABLES = ("TF_CONFIG", "NCCL_COMM_ID")
 _HIDDEN = "<hidden>"
+# A name in a path ends here.
+_END = r"(?=$|[/\s:;,'\")])"
 
 
 def anonymous(value: Any, public_words: Iterable[str] = ()) -> Any:
@@ -21,17 +23,19 @@ def anonymous(value: Any, public_words: Iterable[str] = ()) -> Any:
       public_words: Words that stay though the machine may be called so: a
         distribution's name, say.
     """
-    patterns = [(re.compile(r"\b(GPU|MIG)-[0-9a-f][0-9a-f-]*\b"), rf"\1-{_HIDDEN}")]
+    pairs = [(r"\b(GPU|MIG)-[0-9a-f][0-9a-f-]*\b", rf"\1-{_HIDDEN}")]
     home = os.path.expanduser("~")
     if len(home) > 1:
-        patterns.append((re.compile(rf"{re.escape(home)}(?=/|\b)"), "~"))
-    patterns.append((re.compile(r"/(home|Users)/[^/\s:'\"]+"), rf"/\1/{_HIDDEN}"))
+        pairs.append((rf"{re.escape(home)}{_END}", "~"))
+        # The user has folders elsewhere, too.
+        pairs.append((rf"(?<=/){re.escape(os.path.basename(home))}{_END}", _HIDDEN))
+    pairs.append((rf"/(home|Users)/[^/\s:'\"]+{_END}", rf"/\1/{_HIDDEN}"))
     host = socket.gethostname()
-    for name in {host, host.partition(".")[0]} - {"", "localhost", *public_words}:
-        patterns.append(
-            (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), _HIDDEN)
-        )
-    return _scrub(value, patterns)
+    names = {host, host.partition(".")[0]} - {"", "localhost", *public_words}
+    # The longest first: the others may be a part of it.
+    for name in sorted(names, key=len, reverse=True):
+        pairs.append((rf"(?<![\w.-]){re.escape(name)}(?![\w-])", _HIDDEN))
+    return _scrub(value, [(re.compile(p, re.IGNORECASE), text) for p, text in pairs])
 
 
 def _scrub(value: Any, patterns: list[tuple[re.Pattern[str], str]]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping
 
 from k80keras.errors import InvalidArgumentError
 from k80keras.machine import nvml
-from k80keras.machine.sources.child import run
+from k80keras.machine.sources.child import DIES_WITH_PARENT, run
 from k80keras.machine.sources.cuda_tools import read_cuda_tools
 from k80keras.machine.sources.host import read_host
 from k80keras.machine.sources.kernel_driver import read_kernel_driver
@@ -37,7 +38,13 @@ SOURCES = (
 # wake the card; TensorFlow's import may take half a minute from a network disk.
 _SECONDS = 4.0
 _TENSORFLOW_SECONDS = 60.0
-_PREFIXES = ("CUDA_", "NVIDIA_", "TF_", "XLA_", "NCCL_", "LD_")
+_NO_ANSWER = "no answer"
+# Those that decide about GPUs. No more of TF_ and NVIDIA_: Terraform's tokens and
+# NVIDIA's keys begin so, too.
+_VARIABLES = re.compile(
+    "(CUDA|NCCL|XLA)_.*|LD_(LIBRARY_PATH|PRELOAD)|NVIDIA_(VISIBLE|DRIVER)_.*|"
+    "TF_(CONFIG|CPP|CUDNN|DETERMINISTIC|DISABLE|ENABLE|FORCE|GPU|NUM|USE|XLA).*"
+)
 
 
 def probe(
@@ -82,12 +89,19 @@ def probe(
         "tensorflow": lambda: read_tensorflow_build(path),
         "tensorflow_run": lambda: _run_tensorflow(path, environ),
     }
-    readings = [_Reading(name, readers[name]) for name in wanted]
+    # TensorFlow last: it waits for the same driver, and longer.
+    order = sorted(wanted, key=lambda name: name == "tensorflow_run")
+    readings = [_Reading(name, readers[name]) for name in order]
     started = time.monotonic()
     for reading in readings:
         reading.start()
-    values, failures = {}, {}
+    values: dict[str, Any] = {}
+    failures: dict[str, str] = {}
     for reading in readings:
+        hung = [n for n in ("libcuda", "nvml") if _NO_ANSWER in failures.get(n, "")]
+        if reading.name == "tensorflow_run" and hung:
+            failures[reading.name] = f"{hung[0]} hangs, and TensorFlow would, too"
+            continue
         slow = reading.name == "tensorflow_run"
         # A child's own limit comes first and says more.
         limit = started + 1 + (_TENSORFLOW_SECONDS if slow else _SECONDS)
@@ -96,7 +110,7 @@ def probe(
             values[reading.name] = reading.value
         else:
             failures[reading.name] = reading.failure
-    shown = {k: v for k, v in sorted(environ.items()) if k.startswith(_PREFIXES)}
+    shown = {k: v for k, v in sorted(environ.items()) if _VARIABLES.fullmatch(k)}
     return System(**values, environ=shown, failures=failures)
 
 
@@ -107,7 +121,7 @@ class _Reading(threading.Thread):
         super().__init__(name=f"k80keras-probe-{name}", daemon=True)
         self.name, self._read = name, read
         self.value: Any = None
-        self.failure: str | None = "no answer in time"
+        self.failure: str | None = f"{_NO_ANSWER} in time"
 
     def run(self) -> None:
         try:
@@ -118,8 +132,9 @@ class _Reading(threading.Thread):
 
 
 def _read_nvml(environ: Mapping[str, str]) -> NVMLReading:
-    told = run([sys.executable, "-m", nvml.__name__], _with_path(environ), _SECONDS)
-    return nvml.from_json(told)
+    code = f"{DIES_WITH_PARENT}from {nvml.__name__} import read, to_json\n"
+    command = [sys.executable, "-c", code + "print(to_json(read()))"]
+    return nvml.from_json(run(command, _with_path(environ), _SECONDS))
 
 
 def _run_tensorflow(

@@ -56,6 +56,8 @@ def test_help_of_a_command(command):
         (("doctor", "now"), "every option is --name or --name=value, not 'now'"),
         (("doctor", "--json=maybe"), "flag --json=maybe"),
         (("doctor", "--fix_script=/no/such/folder/x"), "folder that exists"),
+        (("doctor", "--fix_script=/dev/null"), "must be a file"),
+        (("doctor", "--fix_script=/tmp"), "must be a file"),
     ],
 )
 def test_wrong_command_lines(words, complaint):
@@ -115,3 +117,35 @@ def test_reader_that_stops_early_is_no_error():
     done = subprocess.run(script, shell=True, capture_output=True, text=True)
 
     assert done.stdout == "{\n" and done.stderr == ""
+
+
+def test_full_disk_is_one_line():
+    script = f"{sys.executable} -m k80keras probe >/dev/full"
+    done = subprocess.run(script, shell=True, capture_output=True, text=True)
+
+    assert done.returncode == 74 and done.stderr.count("\n") == 1
+
+
+def test_link_to_a_script_stays_one(tmp_path):
+    (tmp_path / "link").symlink_to("script")
+    run("doctor", f"--fix_script={tmp_path / 'link'}", CUDA_VISIBLE_DEVICES="")
+
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "script").is_file()
+
+
+def test_tokens_of_other_programs_are_not_told():
+    secrets = {
+        "TF_TOKEN_app_terraform_io": "secret-1",
+        "TF_VAR_db_password": "secret-2",
+        "NVIDIA_API_KEY": "secret-3",
+    }
+    done = run("probe", **secrets, TF_GPU_THREAD_MODE="gpu_private")
+
+    assert "secret" not in done.stdout
+    assert json.loads(done.stdout)["environ"]["TF_GPU_THREAD_MODE"] == "gpu_private"
+
+
+def test_odd_encodings_are_printed_all_the_same():
+    done = run("probe", "--identity", PYTHONIOENCODING="ascii", CUDA_CACHE_PATH="/é")
+
+    assert done.returncode == 0 and json.loads(done.stdout)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
 from k80keras.machine.sources.child import ask_python, run
+from k80keras.machine.sources.cuda_tools import read_cuda_tools
 from k80keras.machine.sources.host import read_host
 from k80keras.machine.sources.kernel_driver import read_kernel_driver
 from k80keras.machine.sources.libcuda import read_libcuda
 from k80keras.machine.sources.pci import read_pci
+from k80keras.machine.sources.tensorflow_build import read_tensorflow_build
 from k80keras.machine.system import CUDALibrary
 from tests.machine import made_up
 
@@ -312,3 +317,76 @@ def test_what_a_child_can_do_wrong(code, complaint):
 
 def test_what_a_program_prints():
     assert run(["sh", "-c", "echo $WORD"], {"WORD": "yes"}, 20) == "yes\n"
+
+
+def site(folder, tensorflow, cudnn, info):
+    """Returns an import path with a TensorFlow and a cuDNN, both empty."""
+    files = {
+        "tensorflow/__init__.py": "",
+        f"tensorflow-{tensorflow}.dist-info/METADATA": (
+            f"Metadata-Version: 2.1\nName: tensorflow\nVersion: {tensorflow}\n"
+        ),
+        f"nvidia_cudnn_cu11-{cudnn}.dist-info/METADATA": (
+            f"Metadata-Version: 2.1\nName: nvidia-cudnn-cu11\nVersion: {cudnn}\n"
+        ),
+        "nvidia/cudnn/lib/libcudnn.so.8": "",
+    }
+    if info:
+        files["tensorflow/python/platform/build_info.py"] = info
+    return str(made_up.write(folder, files))
+
+
+def test_first_on_the_path_counts(tmp_path):
+    info = "build_info = dict({'is_cuda_build': False})"
+    path = [
+        site(tmp_path / "a", "2.14.1", "8.7.0.84", info),
+        site(tmp_path / "b", "2.15.0", "8.9.6.50", info),
+    ]
+    for first, second in (path, path[::-1]):
+        build = read_tensorflow_build([first, second])
+        tools = read_cuda_tools(os.environ, [first, second], 10)
+        expected = (
+            ("2.14.1", "8.7.0.84") if first == path[0] else ("2.15.0", "8.9.6.50")
+        )
+        assert (build.version, tools.version_of("nvidia-cudnn-cu11")) == expected
+        assert build.path == os.path.join(first, "tensorflow")
+        assert tools.nvidia_path == os.path.join(first, "nvidia")
+        assert build.cuda_build is False and build.sass == ()
+
+
+def test_build_without_information_is_not_one_without_code(tmp_path):
+    build = read_tensorflow_build([site(tmp_path, "2.14.1", "8.7.0.84", None)])
+
+    assert build.cuda_build is None and build.sass is None and build.ptx is None
+
+
+@pytest.mark.parametrize("mark", ["run/systemd/container", ".dockerenv"])
+def test_containers(tmp_path, mark):
+    assert read_host(tmp_path, {}).container is False
+    assert read_host(tmp_path, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).container
+    assert read_host(made_up.write(tmp_path, {mark: ""}), {}).container
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_no_child_outlives_its_parent(tmp_path, how):
+    mark = tmp_path / "pid"
+    inner = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid()));"
+    code = f"""if True:
+        import os, threading
+        from k80keras.machine.sources.child import ask_python
+        hang = {inner + " time.sleep(600)"!r}
+        threading.Thread(target=ask_python, args=(hang, os.environ, 600)).start()
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.DEVNULL
+    ) as parent:
+        while not mark.exists() or not mark.read_text():
+            assert parent.poll() is None
+            time.sleep(0.05)
+        child = int(mark.read_text())
+        parent.send_signal(how)
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{child}"):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the child still runs")

@@ -51,7 +51,7 @@ def examine(box, root, scenario, **environ):
     return doctor(
         dataclasses.replace(
             system,
-            host=dataclasses.replace(system.host, shm_bytes=8 << 30),
+            host=dataclasses.replace(system.host, shm_bytes=8 << 30, root=False),
             tensorflow=software.tensorflow,
             tensorflow_run=software.tensorflow_run,
             cuda_tools=software.cuda_tools,

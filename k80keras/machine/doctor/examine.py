@@ -86,7 +86,7 @@ def doctor(
         if first:
             findings[place] = Finding(check.name, "skipped", f"mend {first[0]} first")
     report = None
-    if smoke:
+    if smoke and system.tensorflow.version is not None:
         report = run_smoke(environ=environ)
         findings += _smoke_findings(report)
     return Diagnosis(system, (*_unread(system), *findings), report)
@@ -97,7 +97,11 @@ def _ask(check: Check, system: System) -> Finding:
     if unread:
         return Finding(check.name, "skipped", f"{unread[0]} could not be read")
     try:
-        return dataclasses.replace(check.ask(system), check=check.name)
+        found = check.ask(system)
+        # Containers have root and no sudo.
+        bare = bool(system.host.root) and "    #" not in found.remedy
+        remedy = found.remedy.replace("sudo ", "") if bare else found.remedy
+        return dataclasses.replace(found, check=check.name, remedy=remedy)
     except Exception as error:  # one check's crash must not hide the others
         return Finding(
             check.name,

@@ -9,7 +9,7 @@ _RUNFILE = f"NVIDIA-Linux-x86_64-{LAST_DRIVER}.run"
 _RUNFILE_FOLDER = f"https://us.download.nvidia.com/tesla/{LAST_DRIVER}"
 # Debian keeps NVIDIA's drivers in its sections contrib and non-free.
 _NON_FREE = (
-    r"sudo sed -i 's/\bmain\b/main contrib non-free/' "
+    r"sudo sed -i '/ non-free\( \|$\)/! s/\bmain\b/main contrib non-free/' "
     "$(ls /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null) "
     "&& sudo apt-get update"
 )
@@ -64,7 +64,7 @@ def replace_driver(host: Host) -> str:
         "dnf": "sudo dnf remove '*nvidia*' && ",
         None: "sudo nvidia-uninstall --silent && ",
     }[package_manager(host)]
-    return remove + install_driver(host)
+    return f"{remove}{install_driver(host)} && sudo systemctl reboot"
 
 
 def build_driver(host: Host) -> str:
@@ -100,7 +100,10 @@ def install_extra(host: Host, extra: str) -> str:
 
 def new_environment() -> str:
     """Returns the command for a Python that TensorFlow 2.14.1 has wheels for."""
+    # uv brings a Python; a virtual environment of its own, since distributions
+    # keep pip off theirs.
     return (
-        "pip install uv && uv venv --python 3.11 k80 && "
-        'uv pip install --python k80/bin/python "k80keras[k80]"'
+        "python3 -m venv uv && uv/bin/pip install uv && "
+        "uv/bin/uv venv --seed --python 3.11 k80 && "
+        'k80/bin/pip install "k80keras[k80]"'
     )

@@ -77,7 +77,8 @@ def _problem(finding: Finding) -> list[str]:
     wrap.subsequent_indent = wrap.initial_indent
     why = [line for text in finding.why.splitlines() for line in wrap.wrap(text)]
     # A command stays in one piece, to be copied.
-    return [f"{finding.state:<8} {finding.title}", *why, f"       $ {finding.remedy}"]
+    title = " ".join(finding.title.split())
+    return [f"{finding.state:<8} {title}", *why, f"       $ {finding.remedy}"]
 
 
 def _verdict(findings: Iterable[Finding]) -> str:
@@ -106,14 +107,15 @@ def as_script(problems: Iterable[Finding]) -> str:
         "}",
     ]
     for finding in sorted(problems, key=lambda f: "reboot" in f.remedy):
-        lines += ["", f"# {finding.state}: {finding.title}"]
+        # A line break in a variable must not begin a command.
+        lines += ["", f"# {finding.state}: {' '.join(finding.title.split())}"]
         lines += [f"#   {line}" for line in finding.why.splitlines()]
         first = finding.remedy.split(" ")[0]
+        by_hand = [f"#   {line}" for line in finding.remedy.splitlines()]
         if first in ("export", "unset", "eval"):
-            lines.append("# In the shell that starts the training:")
-            lines.append(f"#   {finding.remedy}")
+            lines += ["# In the shell that starts the training:", *by_hand]
         elif "    #" in finding.remedy or "..." in finding.remedy:
-            lines.append(f"#   {finding.remedy}")
+            lines += by_hand
         else:
             lines.append(f"run {shlex.quote(finding.remedy)}")
     return "\n".join([*lines, ""])

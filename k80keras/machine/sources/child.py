@@ -10,6 +10,18 @@ import subprocess
 import sys
 from typing import Any, Mapping, Sequence
 
+# A child that hangs does not notice that nobody waits any more. 1: at the death of
+# the parent (the thread that started this, to be exact), signal 9.
+DIES_WITH_PARENT = """
+import ctypes, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+"""
+
+
+class NoAnswerError(RuntimeError):
+    """A child took too long."""
+
 
 def run(
     command: Sequence[str], environ: Mapping[str, str], timeout_seconds: float
@@ -17,8 +29,8 @@ def run(
     """Returns what a program prints.
 
     Raises:
-      RuntimeError: If it fails, crashes, or takes longer than
-        `timeout_seconds`; says which, with its last words.
+      NoAnswerError: If it takes longer than `timeout_seconds`.
+      RuntimeError: If it fails or crashes; says which, with its last words.
     """
     child = subprocess.Popen(
         command,
@@ -37,7 +49,7 @@ def run(
         # A process hung inside a driver cannot even be killed.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=0.5)
-        raise RuntimeError(f"no answer within {timeout_seconds:g} s") from error
+        raise NoAnswerError(f"no answer within {timeout_seconds:g} s") from error
     if child.returncode == 0:
         return told
     last = (complaint.strip().splitlines() or ["nothing said"])[-1]
@@ -51,7 +63,8 @@ def ask_python(
     code: str, environ: Mapping[str, str], timeout_seconds: float, *options: str
 ) -> Any:
     """Returns the value that Python code prints, as JSON, in its last line."""
-    told = run([sys.executable, *options, "-c", code], environ, timeout_seconds)
+    command = [sys.executable, *options, "-c", DIES_WITH_PARENT + code]
+    told = run(command, environ, timeout_seconds)
     lines = told.strip().splitlines() or [""]
     try:
         return json.loads(lines[-1])

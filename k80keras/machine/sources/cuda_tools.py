@@ -26,22 +26,22 @@ def read_cuda_tools(
     environ: Mapping[str, str], path: Sequence[str], timeout_seconds: float
 ) -> CUDATools:
     """Returns what TensorFlow would find in this environment."""
-    packages = sorted(
-        (name.lower(), package.version)
-        for package in metadata.distributions(path=list(path))
-        if (name := package.metadata["Name"]) and re.match(r"nvidia-.*-cu\d+$", name)
-    )
+    found: dict[str, str] = {}
+    for package in metadata.distributions(path=list(path)):
+        name = (package.metadata["Name"] or "").lower()
+        if re.fullmatch(r"nvidia-.*-cu\d+", name):
+            # The first on the path is the one that is loaded.
+            found.setdefault(name, package.version)
     folders = [os.path.join(place, "nvidia") for place in path if place]
     nvidia = next((folder for folder in folders if os.path.isdir(folder)), None)
     roots = cuda_tools.cuda_roots(environ, path)
     ptxas = cuda_tools.find_ptxas(roots, environ)
-    found = dict(packages)
     return CUDATools(
         ptxas=ptxas,
         ptxas_version=_version(ptxas, environ, timeout_seconds) if ptxas else None,
         libdevice=cuda_tools.find_libdevice(roots),
         nvrtc_link=_nvrtc_link(found, nvidia, environ, timeout_seconds),
-        packages=tuple(CUDAPackage(*package) for package in packages),
+        packages=tuple(CUDAPackage(*package) for package in sorted(found.items())),
         nvidia_path=nvidia,
     )
 

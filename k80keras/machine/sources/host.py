@@ -14,6 +14,13 @@ from k80keras.machine.system import Host
 
 _Number = TypeVar("_Number", int, float)
 
+_CONTAINER_FILES = (".dockerenv", "run/.containerenv", "run/systemd/container")
+_CONTAINER_VARIABLES = (
+    "container",
+    "KUBERNETES_SERVICE_HOST",
+    "APPTAINER_CONTAINER",
+    "SINGULARITY_NAME",
+)
 _SECURE_BOOT = (
     "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
@@ -47,9 +54,8 @@ def read_host(root: Path, environ: Mapping[str, str]) -> Host:
 
 def _os_release(root: Path) -> dict[str, str]:
     text = read_text(root / "etc/os-release") or read_text(root / "usr/lib/os-release")
-    # Shell assignments, quoted as the shell wants it.
-    pairs = (word.partition("=") for word in shlex.split(text or "", comments=True))
-    return {name: value for name, _, value in pairs}
+    pairs = (line.partition("=") for line in (text or "").splitlines())
+    return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
 
 def _smallest(root: Path, limit: Callable[[Path], _Number | None]) -> _Number | None:
@@ -97,10 +103,11 @@ def _size_of(folder: Path) -> int | None:
 
 
 def _in_container(root: Path, environ: Mapping[str, str]) -> bool:
-    marks = (root / ".dockerenv", root / "run/.containerenv")
+    marks = [root / name for name in _CONTAINER_FILES]
     first = read_text(root / "proc/1/cgroup") or ""
     known = any(word in first for word in ("docker", "kubepods", "containerd", "lxc"))
-    return known or "container" in environ or any(mark.exists() for mark in marks)
+    told = any(name in environ for name in _CONTAINER_VARIABLES)
+    return known or told or any(mark.exists() for mark in marks)
 
 
 def _iommu(root: Path) -> str:

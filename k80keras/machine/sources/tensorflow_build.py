@@ -18,18 +18,19 @@ _PACKAGE = re.compile(r"(tensorflow|tf[-_]nightly)([-_](gpu|cpu|intel|rocm))?", 
 
 def read_tensorflow_build(path: Sequence[str]) -> TensorFlowBuild:
     """Returns what the TensorFlow on the import path `path` was built for."""
-    found = {
-        name.lower().replace("_", "-"): package.version
-        for package in metadata.distributions(path=list(path))
-        if (name := package.metadata["Name"]) and _PACKAGE.fullmatch(name)
-    }
+    found: dict[str, str] = {}
+    for package in metadata.distributions(path=list(path)):
+        name = package.metadata["Name"] or ""
+        if _PACKAGE.fullmatch(name):
+            # The first on the path is the one that is imported.
+            found.setdefault(name.lower().replace("_", "-"), package.version)
     spec = machinery.PathFinder.find_spec("tensorflow", list(path))
     if spec is None or not spec.origin:
         return TensorFlowBuild(packages=tuple(sorted(found)))
     folder = Path(spec.origin).parent
     info = _build_info(folder / "python/platform/build_info.py")
     cuda = str(info.get("cuda_version", "")).split(".")
-    sass, ptx = _architectures(folder) if info.get("is_cuda_build") else ((), ())
+    sass, ptx = _architectures(folder, info.get("is_cuda_build"))
     return TensorFlowBuild(
         version=next((found[name] for name in sorted(found)), "unknown"),
         packages=tuple(sorted(found)),
@@ -54,7 +55,9 @@ def _build_info(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _architectures(folder: Path) -> Any:
+def _architectures(folder: Path, cuda_build: bool | None) -> Any:
+    if cuda_build is False:
+        return (), ()
     for name in _LIBRARIES:
         if (folder / name).exists():
             return fatbin.architectures(folder / name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from k80keras.machine.sources.child import ask_python
+from k80keras.machine.sources.child import NoAnswerError, ask_python
 from k80keras.machine.system import TensorFlowRun
 
 _ASK = """
@@ -18,7 +18,10 @@ try:
         capabilities=[detail.get("compute_capability") for detail in details],
     )
 except Exception as error:
-    found = dict(error=f"{type(error).__name__}: {error}")
+    from importlib.util import find_spec
+    spec = find_spec("tensorflow")
+    where = f" ({spec.origin})" if spec and spec.origin else ""
+    found = dict(error=f"{type(error).__name__}: {error}{where}")
 print()
 print(json.dumps(found))
 """
@@ -32,6 +35,8 @@ def read_tensorflow_run(
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", **environ}
     try:
         found = ask_python(_ASK, quiet, timeout_seconds)
+    except NoAnswerError:
+        raise
     except RuntimeError as error:
         return TensorFlowRun(error=str(error))
     capabilities = [tuple(c) if c else None for c in found.get("capabilities", ())]

@@ -166,7 +166,15 @@ TABLE = {
     "container without the card": (
         change(driver(BOX), "host", container=True),
         "error kernel_driver",
-        "docker run --gpus all",
+        "k80keras doctor    # outside of this container",
+    ),
+    "driver too new to stay loaded": (
+        dataclasses.replace(
+            driver(BOX, installed=True, dkms_versions=("535.183.01",)),
+            libcuda=CUDALibrary("/usr/lib/libcuda.so.535.183.01", "535.183.01"),
+        ),
+        "error kernel_driver",
+        "sudo apt-get purge --autoremove '^nvidia-(dkms|driver|kernel).*'",
     ),
     "libraries were updated": (
         healthy(nvml=NVMLReading(error="version_mismatch")),
@@ -204,11 +212,24 @@ TABLE = {
         "error libcuda",
         "export LD_LIBRARY_PATH=/opt/lib",
     ),
+    "stub of libcuda": (
+        healthy(
+            libcuda=CUDALibrary("/opt/cuda/stubs/libcuda.so"),
+            environ={"LD_LIBRARY_PATH": "/opt/lib:/opt/cuda/stubs"},
+        ),
+        "error libcuda",
+        "export LD_LIBRARY_PATH=/opt/lib",
+    ),
+    "no binding for NVML": (
+        healthy(nvml=NVMLReading(error="nvidia-ml-py is not installed")),
+        "warning nvml",
+        "pip install nvidia-ml-py",
+    ),
     # Kind 1: the software.
     "Python too new": (
         change(BOX, "host", python=(3, 12, 1)),
         "error python",
-        "uv venv --python 3.11",
+        "uv venv --seed --python 3.11 k80",
     ),
     "no TensorFlow": (
         healthy(tensorflow=TensorFlowBuild(), tensorflow_run=None),
@@ -322,6 +343,18 @@ TABLE = {
         environ(CUDA_VISIBLE_DEVICES="1,GPU-00000003,7,0"),
         "error visible_devices",
         "export CUDA_VISIBLE_DEVICES=1,GPU-00000003",
+    ),
+    "a die named twice": (
+        environ(CUDA_VISIBLE_DEVICES="1,GPU-00000001,0"),
+        "error visible_devices",
+        "export CUDA_VISIBLE_DEVICES=1,0",
+    ),
+    "TensorFlow sees none of the dies named": (
+        healthy(
+            environ={"CUDA_VISIBLE_DEVICES": "0,1"}, tensorflow_run=TensorFlowRun()
+        ),
+        "error tensorflow_devices",
+        "k80keras[k80]",
     ),
     "a UUID that fits two dies": (
         environ(CUDA_VISIBLE_DEVICES="0,GPU-0000"),
@@ -508,3 +541,66 @@ def test_code_for_other_gpus(capability, sass, ptx, problem):
     assert [f.check for f in found] == (["tensorflow_code"] if problem else [])
     if problem:
         assert f"{found[0].state} {found[0].remedy}".startswith(problem)
+
+
+GEFORCE = PCIDevice("0000:81:00.0", 0x2684, None, True)
+NOT_A_FAULT = {
+    "a container with two of four dies": change(
+        change(BOX, "host", container=True), "nvml", dies=(die(0), die(1))
+    ),
+    "a card too new for R470": dataclasses.replace(BOX, pci=(*BOX.pci, GEFORCE)),
+    "a die given to a guest": dataclasses.replace(
+        change(BOX, "nvml", dies=tuple(map(die, range(3)))),
+        pci=(*BOX.pci[:3], dataclasses.replace(BOX.pci[3], kernel_driver="vfio-pci")),
+    ),
+    "dies that a batch system closed": change(
+        BOX,
+        "nvml",
+        dies=(die(0), *(Die(n, error="no_permission") for n in range(1, 4))),
+    ),
+    "an NVML without addresses": change(
+        BOX, "nvml", dies=tuple(die(n, pci_bus_id=None) for n in range(4))
+    ),
+    "a list that ends in a comma": healthy(
+        environ={"CUDA_VISIBLE_DEVICES": "0,1,"},
+        tensorflow_run=TensorFlowRun(gpus=("/GPU:0", "/GPU:1")),
+    ),
+    "a desktop's card without persistence mode": with_dies(
+        name="NVIDIA GeForce GTX 980", persistence_mode=False, power_limit_watts=100.0
+    ),
+    "one die of a K80, in the cloud": dataclasses.replace(
+        change(BOX, "nvml", dies=(die(0),)),
+        pci=BOX.pci[:1],
+        tensorflow_run=TensorFlowRun(gpus=("/GPU:0",)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_A_FAULT)
+def test_what_is_no_fault_gives_no_finding(case):
+    assert doctor(NOT_A_FAULT[case]).problems == ()
+
+
+def test_newer_libcuda_is_right_for_newer_cards():
+    system = dataclasses.replace(
+        BOX,
+        pci=(dataclasses.replace(GEFORCE, kernel_driver="nvidia"),),
+        nvml=NVMLReading(dies=(die(0, name="T4", pci_bus_id="0000:81:00.0"),)),
+        libcuda=CUDALibrary("/usr/local/cuda/compat/libcuda.so.535.54.03", "535.54.03"),
+    )
+
+    assert "libcuda" not in {found.check for found in doctor(system).problems}
+
+
+def test_root_needs_no_sudo_and_may_have_none():
+    system = change(with_dies(persistence_mode=False), "host", root=True)
+
+    assert doctor(system).problems[0].remedy == "nvidia-smi -pm 1"
+
+
+def test_card_that_needs_the_newer_driver_is_named():
+    box = older_driver("535.54.03")
+    dies = (*BOX.nvml.dies, die(4, name="H100", compute_capability=(9, 0)))
+    (found, *_) = doctor(change(box, "nvml", dies=dies)).problems
+
+    assert found.check == "kernel_driver" and "The H100 needs a later one" in found.why

@@ -30,7 +30,7 @@ print(json.dumps(dict(
 )))
 """
 _FILES = {
-    "host": "etc/os-release",
+    "host": "proc/self/cgroup",
     "pci": "sys/bus/pci/devices/0000:05:00.0/vendor",
     "driver": "proc/driver/nvidia/version",
     "tensorflow": "tensorflow/python/platform/build_info.py",
@@ -153,8 +153,9 @@ def test_all_sources_at_once(tmp_path, fault):
     found = machine.examine()
 
     # What TensorFlow says of itself is an answer, if a sad one; it is judged
-    # only where the files of TensorFlow could be read.
-    assert set(found["failures"]) == set(SOURCES) - {"tensorflow_run"}
+    # only where its files could be read. On a driver that hangs it is not run.
+    answers = {"tensorflow_run"} if fault != "hang" else set()
+    assert set(found["failures"]) == set(SOURCES) - answers
     for source in found["failures"]:
         state, title, remedy = found["problems"][source]
         assert state == "warning" and source in title and remedy
@@ -172,7 +173,7 @@ def test_one_source(tmp_path, source, fault):
     found = machine.examine()
 
     if source == "tensorflow_run":
-        assert "cannot be imported" in found["problems"]["tensorflow"][1]
+        assert "does not start" in found["problems"]["tensorflow"][1]
     else:
         assert set(found["failures"]) - set(before["failures"]) == {source}
         state, title, remedy = found["problems"][source]

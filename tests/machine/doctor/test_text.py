@@ -85,12 +85,23 @@ def test_scripts_of_every_fault_are_shell(tmp_path):
         assert command.split("'")[0] in text
 
 
+def test_line_break_in_a_variable_begins_no_command(tmp_path):
+    mark = tmp_path / "mark"
+    for name in ("CUDA_VISIBLE_DEVICES", "TF_XLA_FLAGS", "XLA_FLAGS"):
+        value = f"0,x --tf_xla_auto_jit=2 --xla_gpu_cuda_data_dir=/n\ntouch {mark}\n#"
+        system = boxes.healthy(environ={name: value})
+        text = as_script(doctor(system).problems)
+        subprocess.run(["bash"], input=text, text=True, capture_output=True)
+    assert not mark.exists()
+
+
 def test_json_tells_nothing_about_the_owner():
     home, homes = os.path.expanduser("~"), "/home"
     host = socket.gethostname()
     value = {
         "uuid": "GPU-1b6b53f4-7a0c-4f0e-9c55-0c3d5e8a1101",
         "serial": "0320615095340",
+        "upper": "GPU-1B6B53F4-7A0C",
         "nothing": {"uuid": None},
         "path": f"{home}/venv/bin:{homes}/alice/lib:/Users/bob",
         "words": [f"on {host}, with GPU-9e27c1d8", f"not-{host}x"],
@@ -101,6 +112,7 @@ def test_json_tells_nothing_about_the_owner():
     hidden = anonymous(value, ["debian"])
 
     assert hidden["uuid"] == hidden["serial"] == "<hidden>"
+    assert hidden["upper"] == "GPU-<hidden>"
     assert hidden["nothing"] == {"uuid": None}
     assert hidden["path"].endswith("/venv/bin:/home/<hidden>/lib:/Users/<hidden>")
     if len(home) > 1:

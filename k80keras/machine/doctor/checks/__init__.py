@@ -46,7 +46,7 @@ CHECKS = (
     Check(driver.kernel_driver, ("host", "pci", "driver"), ("memory_window",)),
     Check(driver.nvml, ("nvml", "pci"), ("memory_window", "kernel_driver")),
     Check(driver.libcuda, ("libcuda", "pci", "driver"), _WORKING),
-    Check(card.all_dies, ("pci", "nvml"), _WORKING),
+    Check(card.all_dies, ("host", "pci", "nvml"), _WORKING),
     Check(card.link, ("nvml",)),
     Check(software.python, ("host", "pci")),
     Check(software.tensorflow, ("tensorflow",), ("python",)),

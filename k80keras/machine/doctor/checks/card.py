@@ -39,9 +39,10 @@ def memory_window(system: System) -> Finding:
 
 def all_dies(system: System) -> Finding:
     """Does the driver reach each die that is on the bus?"""
-    if not system.has_gpu:
-        return skipped("no NVIDIA GPU")
-    refused = {die.error for die in system.nvml.dies} - {None}
+    if not system.has_gpu or system.nvml.error is not None:
+        return skipped("no NVIDIA GPU, or NVML does not answer")
+    # A batch system closes the dies of others: no fault of theirs.
+    refused = {die.error for die in system.nvml.dies} - {None, "no_permission"}
     if "insufficient_power" in refused:
         return error(
             "the card gets no power from its plug",
@@ -60,8 +61,15 @@ def all_dies(system: System) -> Finding:
         d.pci_bus_id or f"number {d.nvml_index}" for d in system.nvml.dies if d.lost
     ]
     reached = {die.pci_bus_id for die in system.dies}
-    for device in system.pci or ():
-        if device.address not in reached and device.address not in lost:
+    # A container sees the whole bus and only its own dies.
+    sees_all = not system.host.container and None not in reached
+    closed = any(die.error == "no_permission" for die in system.nvml.dies)
+    for device in (system.pci or ()) if sees_all and not closed else ():
+        # Cards of other drivers, or too new for this one, are not lost.
+        ours = device.kernel_driver == "nvidia" or (
+            device.is_k80 and device.kernel_driver is None
+        )
+        if ours and device.address not in reached and device.address not in lost:
             # A lost die may not even tell where it is.
             lost = [name for name in lost if not name.startswith("number")]
             lost.append(device.address)

@@ -8,7 +8,7 @@ import shlex
 from k80keras.machine import support
 from k80keras.machine.doctor import remedies
 from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
-from k80keras.machine.system import System
+from k80keras.machine.system import System, branch_of
 
 _LAST = support.LAST_DRIVER_BRANCH
 
@@ -34,7 +34,8 @@ def kernel_driver(system: System) -> Finding:
     if branch > _LAST:
         return error(
             f"driver {version} no longer knows the K80",
-            f"R{_LAST} is the last branch with Kepler; later ones pass over the card.",
+            f"R{_LAST} is the last branch with Kepler; later ones pass over the card."
+            + _too_new_for_it(system),
             remedies.on_host(host, remedies.replace_driver(host)),
         )
     if branch < _LAST:
@@ -49,6 +50,14 @@ def kernel_driver(system: System) -> Finding:
     return ok(f"driver {version}")
 
 
+def _too_new_for_it(system: System) -> str:
+    """Returns a warning where the other card would lose its driver."""
+    newer = [d.name for d in system.dies if (d.compute_capability or (0, 0)) > (8, 8)]
+    if not newer:
+        return ""
+    return f" The {newer[0]} needs a later one: they cannot work in one machine."
+
+
 def _not_loaded(system: System) -> Finding:
     """Says why a GPU on the bus has no driver."""
     driver, host = system.driver, system.host
@@ -59,18 +68,30 @@ def _not_loaded(system: System) -> Finding:
             "The kernel hands it to guests and keeps its own drivers off.",
             "sudo sh -c 'lspci -nnk -d 10de: ; grep -r vfio /etc/modprobe.d'",
         )
-    if host.container:
+    known = (*driver.dkms_versions, system.libcuda.version)
+    branches = [branch for branch in map(branch_of, known) if branch is not None]
+    if system.has_k80 and branches and min(branches) > _LAST:
+        # Where a K80 is the only card, such a module does not even stay loaded.
         return error(
-            "no driver reaches into this container",
-            "The card is on the bus, and the container was started without it.",
-            remedies.on_host(host, "docker run --gpus all ..."),
+            f"driver R{min(branches)} is installed, which no longer knows the K80",
+            f"R{_LAST} is the last branch with Kepler; later ones find no GPU.",
+            remedies.on_host(host, remedies.replace_driver(host)),
         )
     if driver.nouveau or "nouveau" in owners:
         return error(
             "nouveau, the kernel's own driver, holds the card",
             "It cannot compute. NVIDIA's driver blacklists it and loads after a "
             "restart.",
-            f"{remedies.install_driver(host)} && sudo systemctl reboot",
+            remedies.on_host(
+                host, f"{remedies.install_driver(host)} && sudo systemctl reboot"
+            ),
+        )
+    if host.container:
+        # What this container has installed says nothing about the kernel below.
+        return error(
+            "the kernel below this container has no driver loaded",
+            "Drivers live outside. The same check there says what is missing:",
+            remedies.on_host(host, "pip install k80keras && k80keras doctor"),
         )
     if driver.installed and host.secure_boot:
         return error(
@@ -148,6 +169,12 @@ def nvml(system: System) -> Finding:
             "The device files /dev/nvidia* are not open to this user.",
             "sudo chmod a+rw /dev/nvidia*",
         )
+    if "nvidia-ml-py" in reading.error:
+        return warning(
+            "nvidia-ml-py is not installed",
+            "Without it there is nothing to learn about the dies.",
+            f"{host.pip} install nvidia-ml-py",
+        )
     return error(
         f"NVML says: {reading.error}",
         "The driver is there and cannot work; the kernel's log says why.",
@@ -172,8 +199,16 @@ def libcuda(system: System) -> Finding:
             "TensorFlow finds the GPU through it; it comes with the driver.",
             remedies.on_host(host, remedies.install_driver(host)),
         )
+    if "/stubs/" in library.path:
+        return error(
+            "a stub of libcuda hides that of the driver",
+            f"{library.path} is there for linkers only, and every call to it fails.",
+            _unhide(system),
+        )
     version = system.driver.version or system.nvml.driver_version
-    if library.version and version and library.version != version:
+    # Newer cards may be driven by a newer libcuda on purpose.
+    differs = library.version and version and library.version != version
+    if differs and system.has_k80:
         return error(
             f"a libcuda of driver {library.version} hides that of driver {version}",
             f"{library.path} is loaded first. NVIDIA's cuda-compat packages carry a "
@@ -190,4 +225,6 @@ def _unhide(system: System) -> str:
     rest = [place for place in listed if os.path.realpath(place) != folder]
     if len(rest) < len(listed):
         return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(rest))}"
-    return remedies.remove_cuda_compat(system.host)
+    if "compat" in folder:
+        return remedies.remove_cuda_compat(system.host)
+    return "sudo ldconfig && ldconfig -p | grep libcuda"

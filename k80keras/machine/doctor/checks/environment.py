@@ -15,30 +15,50 @@ def visible_devices(system: System) -> Finding:
     told = system.environ.get("CUDA_VISIBLE_DEVICES")
     if told is None or not system.dies:
         return skipped("CUDA_VISIBLE_DEVICES is not set, or no die answers")
-    entries = [entry.strip() for entry in told.split(",")]
-    uuids = [die.uuid or "" for die in system.dies]
-    for place, entry in enumerate(entries):
-        if _names_a_die(entry, uuids):
-            continue
-        if place == 0:
-            return warning(
-                f"CUDA_VISIBLE_DEVICES={told} hides every GPU",
-                "TensorFlow trains on the CPU.",
-                "unset CUDA_VISIBLE_DEVICES",
-            )
-        return error(
-            f"CUDA_VISIBLE_DEVICES={told} ends at {entry or 'an empty entry'}",
-            "CUDA ignores an entry that names no die, and all entries after it.",
-            f"export CUDA_VISIBLE_DEVICES={','.join(entries[:place])}",
+    named = named_dies(told, system)
+    entries = [entry.strip() for entry in told.rstrip(", ").split(",")]
+    if not named:
+        return warning(
+            f"CUDA_VISIBLE_DEVICES={told} hides every GPU",
+            "TensorFlow trains on the CPU.",
+            "unset CUDA_VISIBLE_DEVICES",
         )
-    return ok(f"CUDA_VISIBLE_DEVICES names {len(entries)} dies")
+    if len(set(named)) < len(named):
+        return error(
+            f"CUDA_VISIBLE_DEVICES={told} names a die twice",
+            "CUDA may then show none at all.",
+            f"export CUDA_VISIBLE_DEVICES={','.join(map(str, dict.fromkeys(named)))}",
+        )
+    if len(named) < len(entries):
+        good = ",".join(entries[: len(named)])
+        return error(
+            f"CUDA_VISIBLE_DEVICES={told} ends at "
+            f"{entries[len(named)] or 'an empty entry'}",
+            "CUDA ignores an entry that names no die, and all entries after it.",
+            f"export CUDA_VISIBLE_DEVICES={good}",
+        )
+    return ok(f"CUDA_VISIBLE_DEVICES names {len(named)} dies")
 
 
-def _names_a_die(entry: str, uuids: list[str]) -> bool:
-    if entry.isdigit():
-        return int(entry) < len(uuids)
-    # A shortened UUID counts if only one die's begins so.
-    return bool(entry) and sum(uuid.startswith(entry) for uuid in uuids) == 1
+def named_dies(told: str, system: System) -> list[int]:
+    """Returns which of the dies a value of CUDA_VISIBLE_DEVICES names.
+
+    As CUDA reads it: up to the first entry that names none.
+    """
+    uuids = [die.uuid or "" for die in system.dies]
+    named = []
+    for entry in map(str.strip, told.split(",")):
+        if entry.isascii() and entry.isdigit():
+            found = [int(entry)] if int(entry) < len(uuids) else []
+        else:
+            # A shortened UUID counts if only one die's begins so.
+            found = [
+                n for n, uuid in enumerate(uuids) if entry and uuid.startswith(entry)
+            ]
+        if len(found) != 1:
+            break
+        named += found
+    return named
 
 
 def allocator(system: System) -> Finding:

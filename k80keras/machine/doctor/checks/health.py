@@ -19,6 +19,10 @@ def _where(system: System, wrong: Callable[[Die], object]) -> list[Die]:
     return [die for die in system.dies if wrong(die)]
 
 
+def _is_k80(die: Die) -> bool:
+    return "K80" in (die.name or "")
+
+
 def _names(dies: list[Die]) -> str:
     return ", ".join(die.pci_bus_id or f"number {die.nvml_index}" for die in dies)
 
@@ -53,14 +57,18 @@ def heat(system: System) -> Finding:
     )
     why = (
         f"The card slows down at {found[0].temperature_slowdown_celsius} C and "
-        f"switches off at {found[0].temperature_shutdown_celsius} C. A K80 has no fan: "
-        "it needs a server's airflow, or a blower, through its whole length. Until "
-        "then lower clocks keep it cooler."
+        f"switches off at {found[0].temperature_shutdown_celsius} C."
     )
-    command = (
-        f"sudo nvidia-smi -i {_indices(found)} -ac {_MEMORY_CLOCK},"
-        f"{GK210.base_clock_mhz}"
-    )
+    command = f"nvidia-smi -i {_indices(found)} -q -d TEMPERATURE,PERFORMANCE"
+    if all(map(_is_k80, found)):
+        why += (
+            " A K80 has no fan: it needs a server's airflow, or a blower, through its "
+            "whole length. Until then lower clocks keep it cooler."
+        )
+        command = (
+            f"sudo nvidia-smi -i {_indices(found)} -ac {_MEMORY_CLOCK},"
+            f"{GK210.base_clock_mhz}"
+        )
     say = error if hot else warning
     title = "too hot" if hot else f"within {_CLOSE_CELSIUS} C of slowing down"
     return say(f"{title}: {temperatures}", why, on_host(system.host, command))
@@ -74,7 +82,8 @@ def power(system: System) -> Finding:
     thermal = {"hw_thermal_slowdown"}
     braked = _where(
         system,
-        lambda die: brakes & set(die.throttle_reasons or ())
+        lambda die: _is_k80(die)
+        and brakes & set(die.throttle_reasons or ())
         and not thermal & set(die.throttle_reasons or ())
         and (die.temperature_celsius or 0) + _CLOSE_CELSIUS
         < (die.temperature_slowdown_celsius or 1000),
@@ -91,7 +100,8 @@ def power(system: System) -> Finding:
         )
     capped = _where(
         system,
-        lambda die: (die.power_limit_watts or 0) < (die.power_limit_default_watts or 0),
+        lambda die: _is_k80(die)
+        and (die.power_limit_watts or 0) < (die.power_limit_default_watts or 0),
     )
     if capped:
         watts = capped[0].power_limit_default_watts
@@ -140,7 +150,7 @@ def persistence(system: System) -> Finding:
     """Does the driver keep the card awake?"""
     if not system.dies:
         return skipped("no die answers")
-    off = _where(system, lambda die: die.persistence_mode is False)
+    off = _where(system, lambda die: die.persistence_mode is False and _is_k80(die))
     if not off:
         return ok("persistence mode is on")
     return warning(
@@ -160,7 +170,7 @@ def clocks(system: System) -> Finding:
         lambda die: die.auto_boost is False
         and (die.graphics_clock_application_mhz or 0)
         < min(die.graphics_clock_max_mhz or 0, GK210.boost_clock_mhz)
-        and "K80" in (die.name or ""),
+        and _is_k80(die),
     )
     if not slow:
         return ok("boost is allowed")

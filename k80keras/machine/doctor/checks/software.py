@@ -7,11 +7,14 @@ import shlex
 
 from k80keras.machine import support
 from k80keras.machine.doctor import remedies
+from k80keras.machine.doctor.checks.environment import named_dies
 from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
 from k80keras.machine.hardware import GK210
 from k80keras.machine.system import System
 
 _CAPABILITY = GK210.compute_capability
+# TensorFlow 2.20 and later begin here; 2.14 has code from 3.5 on.
+_FIRST_IN_NEWEST = (6, 0)
 
 
 def python(system: System) -> Finding:
@@ -44,7 +47,7 @@ def tensorflow(system: System) -> Finding:
         )
     if run is not None and run.error is not None:
         return error(
-            f"TensorFlow {build.version} cannot be imported",
+            f"TensorFlow {build.version} does not start",
             run.error,
             f"{host.pip} install --force-reinstall {_requirement(system)}",
         )
@@ -60,17 +63,29 @@ def tensorflow(system: System) -> Finding:
 
 
 def _requirement(system: System) -> str:
+    build = system.tensorflow
     if system.has_k80:
         return '"k80keras[k80]"'
-    return f"tensorflow=={system.tensorflow.version}"
+    package = build.packages[0] if build.packages else "tensorflow"
+    # Nightly builds are gone after a while.
+    exact = build.version != "unknown" and "nightly" not in package
+    return f"{package}=={build.version}" if exact else package
+
+
+def _install_for_gpu(system: System) -> str:
+    known = [die.compute_capability for die in system.dies]
+    old = any(c is not None and c < _FIRST_IN_NEWEST for c in known)
+    if system.has_k80 or old:
+        return remedies.install_extra(system.host, "k80")
+    return f'{system.host.pip} install --upgrade "tensorflow[and-cuda]"'
 
 
 def tensorflow_code(system: System) -> Finding:
     """Does TensorFlow hold machine code for each GPU?"""
-    build, host = system.tensorflow, system.host
+    build = system.tensorflow
     if not system.has_gpu or build.version is None:
         return skipped("no NVIDIA GPU, or no TensorFlow")
-    install = remedies.install_extra(host, "k80" if system.has_k80 else "tensorflow")
+    install = _install_for_gpu(system)
     if build.cuda_build is False:
         return error(
             f"TensorFlow {build.version} was built for the CPU only",
@@ -107,21 +122,25 @@ def tensorflow_code(system: System) -> Finding:
     return ok(f"TensorFlow {build.version} holds code for every GPU")
 
 
+def _pins() -> str:
+    names = (name for name in support.PINS if name.startswith("nvidia-"))
+    return " ".join(f"{name}=={support.PINS[name]}" for name in names)
+
+
 def cuda_libraries(system: System) -> Finding:
     """Do the wheels of CUDA fit TensorFlow and the card?"""
     tools, host = system.cuda_tools, system.host
     if not system.has_k80:
         return skipped("no Tesla K80")
-    install = remedies.install_extra(host, "k80")
     newer = [p.name for p in tools.packages if (p.cuda_major or 0) > 11]
     if newer:
         return error(
             f"{len(newer)} packages of CUDA 12 or later are installed",
             "They lie in the same folders as those of CUDA 11 (cuDNN overwrites them "
             "under the same names) and hold no code for a K80: " + ", ".join(newer),
-            f"{host.pip} uninstall --yes {' '.join(newer)} && {host.pip} install "
-            '--force-reinstall --no-deps "nvidia-cudnn-cu11'
-            f'=={support.PINS["nvidia-cudnn-cu11"]}" && {install}',
+            # Uninstalling removes files that both had.
+            f"{host.pip} uninstall --yes {' '.join(newer)} && "
+            f"{host.pip} install --force-reinstall --no-deps {_pins()}",
         )
     cudnn = tools.version_of("nvidia-cudnn-cu11")
     if cudnn is None:
@@ -166,7 +185,9 @@ def xla_tools(system: System) -> Finding:
     tools, host = system.cuda_tools, system.host
     if not system.has_k80 or system.tensorflow.version is None:
         return skipped("no Tesla K80, or no TensorFlow")
-    wheel = f"nvidia-cuda-nvcc-cu11=={support.PINS['nvidia-cuda-nvcc-cu11']}"
+    name = "nvidia-cuda-nvcc-cu11"
+    # It may be listed while another wheel's removal took its files.
+    wheel = f"--force-reinstall --no-deps {name}=={support.PINS[name]}"
     if not tools.ptxas or not tools.libdevice:
         missing = "ptxas" if not tools.ptxas else "libdevice"
         return warning(
@@ -178,7 +199,7 @@ def xla_tools(system: System) -> Finding:
     version = tools.ptxas_version or (0, 0)
     if version >= support.FIRST_CUDA_WITHOUT_KEPLER:
         return warning(
-            f"ptxas of CUDA {version[0]} is first on the PATH",
+            f"XLA would run the ptxas of CUDA {version[0]}",
             f"{tools.ptxas} cannot assemble for compute capability 3.7; the driver "
             "then does it, slowly, at each start.",
             (
@@ -195,20 +216,18 @@ def tensorflow_devices(system: System) -> Finding:
     run, host = system.tensorflow_run, system.host
     if not system.dies or run is None or run.error is not None:
         return skipped("no die answers, or no TensorFlow")
-    if len(run.gpus) >= len(system.dies):
+    told = system.environ.get("CUDA_VISIBLE_DEVICES")
+    count = len(system.dies if told is None else named_dies(told, system))
+    if len(run.gpus) >= count:
         return ok(f"TensorFlow lists {len(run.gpus)} GPUs")
-    if "CUDA_VISIBLE_DEVICES" in system.environ:
-        return ok(
-            f"TensorFlow lists {len(run.gpus)} GPUs, as CUDA_VISIBLE_DEVICES says"
-        )
     if run.gpus:
         return error(
-            f"TensorFlow lists {len(run.gpus)} of {len(system.dies)} GPUs",
+            f"TensorFlow lists {len(run.gpus)} of {count} GPUs",
             "CUDA could not start on the others; the kernel's log says why.",
             remedies.on_host(host, "sudo dmesg | grep -iE 'nvrm|xid'"),
         )
     return error(
-        f"TensorFlow lists none of {len(system.dies)} GPUs",
+        f"TensorFlow lists none of {count} GPUs",
         "It skips all of them if one of CUDA's libraries is missing.",
-        remedies.install_extra(host, "k80" if system.has_k80 else "tensorflow"),
+        _install_for_gpu(system),
     )
