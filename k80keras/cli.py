@@ -35,6 +35,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A path or a variable may hold what the terminal's encoding has not.
         sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except (flags.Error, K80KerasError) as error:
+        return _complain(str(error))
+    except OSError as error:
+        # Python would complain again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (`head`, say) may have seen enough.
+        done = isinstance(error, BrokenPipeError)
+        return 0 if done else _complain(str(error), _IO_ERROR)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("help", "--help", "-h"):
         print(_help())
         return 0
@@ -52,23 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         rest = values([f"k80keras {name}", *words[1:]])
-        if len(rest) > 1:
-            return _complain(f"every option is --name or --name=value, not {rest[1]!r}")
-        code = int(command.run(values))
-        sys.stdout.flush()
-        return code
     except flags.UnrecognizedFlagError as error:
         return _complain(_unknown("option", f"--{error.flagname}", _options(values)))
-    except (flags.Error, K80KerasError) as error:
-        return _complain(str(error))
-    except OSError as error:
-        # Python would complain again when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        # The reader (`head`, say) may have seen enough.
-        done = isinstance(error, BrokenPipeError)
-        return 0 if done else _complain(str(error), _IO_ERROR)
-    except KeyboardInterrupt:
-        return 130
+    if len(rest) > 1:
+        return _complain(f"every option is --name or --name=value, not {rest[1]!r}")
+    return int(command.run(values))
 
 
 def _load(name: str) -> ModuleType:
