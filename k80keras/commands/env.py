@@ -22,5 +22,6 @@ def define_flags(flag_values: flags.FlagValues) -> None:
 
 def run(flag_values: flags.FlagValues) -> int:
     """Decides and prints."""
-    print(export_lines(decide(probe(SOURCES), os.environ, Wishes())), end="")
+    lines = export_lines(decide(probe(SOURCES), os.environ, Wishes()))
+    print(lines or "# nothing to set on this machine\n", end="")
     return 0

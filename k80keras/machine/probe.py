@@ -1,4 +1,4 @@
-"""This machine as plain values, in about a second, without touching a GPU."""
+"""This machine as plain values; no GPU is initialised in this process."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import k80keras
+from k80keras.errors import InvalidArgumentError
 
 
 def run(*words: str, module: bool = True, **environ: str):
@@ -108,7 +109,7 @@ def test_probe_never_loads_tensorflow_here():
 
 
 def test_probe_names_its_sources():
-    with pytest.raises(k80keras.errors.InvalidArgumentError, match="Received: gpu"):
+    with pytest.raises(InvalidArgumentError, match="Received: gpu"):
         k80keras.probe(["gpu"])
 
 
