@@ -360,7 +360,10 @@ class System:
     @property
     def has_gpu(self) -> bool:
         """Whether there is an NVIDIA GPU, working or not."""
-        return bool(self.pci or self.nvml.dies)
+        # A module that contradicts the library is there for some card, though
+        # some containers hide the bus.
+        mismatch = self.nvml.error == "version_mismatch"
+        return bool(self.pci or self.nvml.dies) or mismatch
 
     @property
     def has_k80(self) -> bool:

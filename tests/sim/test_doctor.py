@@ -81,6 +81,12 @@ def test_machine_without_a_card(nvml_box, tmp_path):
     assert "No NVIDIA GPU" in str(diagnosis)
 
 
+def test_mismatch_is_told_without_a_bus(nvml_box, tmp_path):
+    assert summary(examine(nvml_box, str(tmp_path), "driver_mismatch")) == [
+        "error nvml"
+    ]
+
+
 def test_hardware_is_told_in_one_line(nvml_box, root):
     first = str(examine(nvml_box, root, "healthy")).splitlines()[0]
 
