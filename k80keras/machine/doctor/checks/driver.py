@@ -19,6 +19,8 @@ def kernel_driver(system: System) -> Finding:
         return skipped("no NVIDIA GPU")
     driver, host = system.driver, system.host
     version = driver.version or system.nvml.driver_version
+    if version is None and not system.pci:
+        return skipped("there is no bus to look at")
     if version is None:
         return _not_loaded(system)
     if not system.has_k80:
