@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
 
 from k80keras.machine.system import CUDATools
 
@@ -44,8 +45,8 @@ def command(tools: CUDATools, pip: str) -> str:
       tools: `CUDATools`.
       pip: String, the command that installs into this Python.
     """
-    link = "ln -s ../../cuda_nvrtc/lib/libnvrtc.so.11.2 "
-    link += f"{tools.nvidia_path}/cudnn/lib/libnvrtc.so"
+    target = shlex.quote(f"{tools.nvidia_path}/cudnn/lib/libnvrtc.so")
+    link = f"ln -s ../../cuda_nvrtc/lib/libnvrtc.so.11.2 {target}"
     if tools.version_of("nvidia-cuda-nvrtc-cu11"):
         return link
     return f"{pip} install nvidia-cuda-nvrtc-cu11==11.8.89 && {link}"

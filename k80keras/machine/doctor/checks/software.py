@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-
 from k80keras.machine import support
+from k80keras.machine.configure import preload
 from k80keras.machine.doctor import remedies
 from k80keras.machine.doctor.checks.environment import named_dies
 from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
@@ -166,17 +164,16 @@ def cuda_libraries(system: System) -> Finding:
 def nvrtc(system: System) -> Finding:
     """Will cuDNN find the compiler that it loads by an unversioned name?"""
     tools = system.cuda_tools
-    if not system.has_gpu or tools.nvrtc_link is None or not tools.nvidia_path:
+    if not system.has_gpu or tools.nvrtc_link is None:
         return skipped("no GPU, or no cuDNN 8 from a wheel")
-    if tools.nvrtc_link:
-        return ok("cuDNN finds libnvrtc.so")
-    link = os.path.join(tools.nvidia_path, "cudnn", "lib", "libnvrtc.so")
+    if not preload.is_needed(tools):
+        return ok("cuDNN finds what it needs")
     return warning(
         "cuDNN does not find libnvrtc.so",
         "The wheels bring it as libnvrtc.so.11.2 only, and cuDNN ends the process at "
         "the first convolution (tensorflow#62194). A program that calls "
         "k80keras.configure() first is safe; the link makes all of them so.",
-        f"ln -s ../../cuda_nvrtc/lib/libnvrtc.so.11.2 {shlex.quote(link)}",
+        preload.command(tools, system.host.pip),
     )
 
 
