@@ -1,5 +1,5 @@
-"""The subcommands of `k80keras`, one a module.
+"""The subcommands of `k80keras`, one a module, and what they share (`as_json`).
 
-Each has `SUMMARY`, `define_flags(flag_values)` and `run(flag_values)`, which
+A subcommand has `SUMMARY`, `define_flags(flag_values)` and `run(flag_values)`, which
 returns the exit code.
 """

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 
 from absl import flags
 
 from k80keras import files
+from k80keras.commands.as_json import define_identity, print_json
 from k80keras.errors import InvalidArgumentError
 from k80keras.machine.doctor.examine import doctor
 from k80keras.machine.doctor.text import as_script, as_text
-from k80keras.machine.privacy import anonymous
 
 SUMMARY = "Is this machine able to train on its K80? Each failure names its remedy."
 DETAILS = "Exit code: 0 nothing to mend, 1 warnings, 2 errors."
@@ -28,12 +27,7 @@ def define_flags(flag_values: flags.FlagValues) -> None:
         flag_values=flag_values,
     )
     flags.DEFINE_bool("json", False, "Print JSON.", flag_values=flag_values)
-    flags.DEFINE_bool(
-        "identity",
-        False,
-        "Leave UUIDs, serial numbers, host and user names in the JSON.",
-        flag_values=flag_values,
-    )
+    define_identity(flag_values)
     flags.DEFINE_bool(
         "verbose", False, "Tell what is fine as well.", flag_values=flag_values
     )
@@ -61,9 +55,7 @@ def run(flag_values: flags.FlagValues) -> int:
             "smoke": diagnosis.smoke and dataclasses.asdict(diagnosis.smoke),
             "system": dataclasses.asdict(diagnosis.system),
         }
-        if not flag_values.identity:
-            value = anonymous(value, diagnosis.system.host.distribution_family)
-        print(json.dumps(value, indent=1))
+        print_json(value, diagnosis.system, flag_values)
     else:
         print(as_text(diagnosis.system, diagnosis.findings, flag_values.verbose))
     return diagnosis.exit_code

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from absl import flags
 
-from k80keras.machine.privacy import anonymous
+from k80keras.commands.as_json import define_identity, print_json
 from k80keras.machine.probe import probe
 
 SUMMARY = "Everything that is known about this machine, as JSON."
@@ -16,19 +15,11 @@ DETAILS = ""
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines what `k80keras probe` takes."""
-    flags.DEFINE_bool(
-        "identity",
-        False,
-        "Leave UUIDs, serial numbers, host and user names in.",
-        flag_values=flag_values,
-    )
+    define_identity(flag_values)
 
 
 def run(flag_values: flags.FlagValues) -> int:
     """Looks and prints."""
     system = probe()
-    value = dataclasses.asdict(system)
-    if not flag_values.identity:
-        value = anonymous(value, system.host.distribution_family)
-    print(json.dumps(value, indent=1))
+    print_json(dataclasses.asdict(system), system, flag_values)
     return 0

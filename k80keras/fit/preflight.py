@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 
+from k80keras.machine.sources.child import with_import_path
+
 TIMEOUT_SECONDS = 120.0
 
 
@@ -17,8 +19,7 @@ class Preflight:
     """A child process that trains one step with and without XLA."""
 
     def __init__(self) -> None:
-        environ = dict(os.environ)
-        environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        environ = with_import_path(os.environ)
         environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
         environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         self._child = subprocess.Popen(

@@ -23,15 +23,17 @@ def cuda_roots(
     """
     environ = os.environ if environ is None else environ
     path = sys.path if path is None else path
-    roots = []
-    for flag in environ.get("XLA_FLAGS", "").split():
-        name, _, value = flag.partition("=")
-        if name == "--xla_gpu_cuda_data_dir":
-            roots.append(value)
+    roots = data_dirs(environ)
     roots += [environ[name] for name in ("CUDA_DIR", "CUDA_HOME") if name in environ]
     roots += ["/usr/local/cuda-11.8", "/usr/local/cuda"]
     roots += [os.path.join(p, "nvidia", "cuda_nvcc") for p in path if p]
     return [root for root in roots if os.path.isdir(root)]
+
+
+def data_dirs(environ: Mapping[str, str]) -> list[str]:
+    """Returns the folders that `XLA_FLAGS` names, whether they exist or not."""
+    flags = (flag.partition("=") for flag in environ.get("XLA_FLAGS", "").split())
+    return [value for name, _, value in flags if name == "--xla_gpu_cuda_data_dir"]
 
 
 def find_ptxas(

@@ -12,7 +12,7 @@ import json
 from typing import Any, Callable, TypeVar
 
 from k80keras.errors import InvalidArgumentError
-from k80keras.machine.system import Die, NVMLReading, Process
+from k80keras.machine.system import Die, NVMLReading, Process, cuda_version_of
 
 _Result = TypeVar("_Result")
 
@@ -104,12 +104,12 @@ class NVML:
         """Returns one look at all dies."""
         # The count is what a reading cannot do without.
         count = self._pynvml.nvmlDeviceGetCount()
-        cuda = self._ask("nvmlSystemGetCudaDriverVersion")
+        cuda = cuda_version_of(self._ask("nvmlSystemGetCudaDriverVersion"))
         dies = tuple(self.read_die(index) for index in range(count))
         return NVMLReading(
             driver_version=self._ask("nvmlSystemGetDriverVersion"),
             nvml_version=self._ask("nvmlSystemGetNVMLVersion"),
-            cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
+            cuda_version=cuda,
             dies=dies,
             peers=self._read_peers([die.nvml_index for die in dies if die.answers]),
             missing_functions=tuple(self._missing),

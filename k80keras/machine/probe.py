@@ -13,7 +13,12 @@ from typing import Any, Callable, Iterable, Mapping
 
 from k80keras.errors import InvalidArgumentError
 from k80keras.machine import nvml
-from k80keras.machine.sources.child import DIES_WITH_PARENT, run
+from k80keras.machine.sources.child import (
+    DIES_WITH_PARENT,
+    NoAnswerError,
+    run,
+    with_import_path,
+)
 from k80keras.machine.sources.cuda_tools import read_cuda_tools
 from k80keras.machine.sources.host import read_host
 from k80keras.machine.sources.kernel_driver import read_kernel_driver
@@ -38,7 +43,6 @@ SOURCES = (
 # wake the card; TensorFlow's import may take half a minute from a network disk.
 _SECONDS = 4.0
 _TENSORFLOW_SECONDS = 60.0
-_NO_ANSWER = "no answer"
 # Those that decide about GPUs. No more of TF_ and NVIDIA_: Terraform's tokens and
 # NVIDIA's keys begin so, too.
 _VARIABLES = re.compile(
@@ -98,7 +102,7 @@ def probe(
     values: dict[str, Any] = {}
     failures: dict[str, str] = {}
     for reading in readings:
-        hung = [n for n in ("libcuda", "nvml") if _NO_ANSWER in failures.get(n, "")]
+        hung = [r.name for r in readings if r.name in ("libcuda", "nvml") and r.hangs]
         if reading.name == "tensorflow_run" and hung:
             failures[reading.name] = f"{hung[0]} hangs, and TensorFlow would, too"
             continue
@@ -121,20 +125,23 @@ class _Reading(threading.Thread):
         super().__init__(name=f"k80keras-probe-{name}", daemon=True)
         self.name, self._read = name, read
         self.value: Any = None
-        self.failure: str | None = f"{_NO_ANSWER} in time"
+        self.failure: str | None = "no answer in time"
+        self.hangs = True
 
     def run(self) -> None:
         try:
             self.value = self._read()
             self.failure = None
+            self.hangs = False
         except Exception as error:  # whatever a source does stays here
             self.failure = f"{type(error).__name__}: {error}"
+            self.hangs = isinstance(error, NoAnswerError)
 
 
 def _read_nvml(environ: Mapping[str, str]) -> NVMLReading:
     code = f"{DIES_WITH_PARENT}from {nvml.__name__} import read, to_json\n"
     command = [sys.executable, "-c", code + "print(to_json(read()))"]
-    return nvml.from_json(run(command, _with_path(environ), _SECONDS))
+    return nvml.from_json(run(command, with_import_path(environ), _SECONDS))
 
 
 def _run_tensorflow(
@@ -142,9 +149,4 @@ def _run_tensorflow(
 ) -> TensorFlowRun | None:
     if machinery.PathFinder.find_spec("tensorflow", path) is None:
         return None
-    return read_tensorflow_run(_with_path(environ), _TENSORFLOW_SECONDS)
-
-
-def _with_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """Lets a child import what this process imports."""
-    return {**environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return read_tensorflow_run(with_import_path(environ), _TENSORFLOW_SECONDS)

@@ -172,7 +172,7 @@ LAST_DRIVER = "470.256.02"
 # The same matrix: Kepler ends with the tools of CUDA 11.
 FIRST_CUDA_WITHOUT_KEPLER = (12, 0)
 
-_FIRST_MAXWELL = (5, 0)
+FIRST_MAXWELL = (5, 0)
 
 
 def runs_on(
@@ -208,4 +208,4 @@ def cudnn_supports(version: str, capability: tuple[int, int]) -> bool:
       capability: Tuple of ints, the GPU's.
     """
     major, minor = (int(part) for part in f"{version}.0".split(".")[:2])
-    return capability >= ((3, 5) if (major, minor) < (8, 8) else _FIRST_MAXWELL)
+    return capability >= ((3, 5) if (major, minor) < (8, 8) else FIRST_MAXWELL)

@@ -97,6 +97,11 @@ class Die:
     processes: tuple[Process, ...] | None = None
 
     @property
+    def is_k80(self) -> bool:
+        """Whether this is a die of a Tesla K80."""
+        return "K80" in (self.name or "")
+
+    @property
     def answers(self) -> bool:
         """Whether the driver can reach it."""
         return not self.lost and self.error is None
@@ -369,7 +374,12 @@ class System:
     def has_k80(self) -> bool:
         """Whether there is a Tesla K80, working or not."""
         on_bus = any(device.is_k80 for device in self.pci or ())
-        return on_bus or any("K80" in (die.name or "") for die in self.nvml.dies)
+        return on_bus or any(die.is_k80 for die in self.nvml.dies)
+
+
+def cuda_version_of(number: int | None) -> tuple[int, int] | None:
+    """Returns (11, 4) for CUDA's 11040."""
+    return None if number is None else (number // 1000, number % 1000 // 10)
 
 
 def branch_of(version: str | None) -> int | None:

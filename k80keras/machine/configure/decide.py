@@ -7,6 +7,7 @@ import os
 from typing import Callable, Iterator, Mapping
 
 from k80keras.errors import InvalidArgumentError
+from k80keras.machine import support
 from k80keras.machine.configure import preload, visible
 from k80keras.machine.configure.settings import (
     LAYOUT,
@@ -82,7 +83,7 @@ class _Box:
     @property
     def is_kepler(self) -> bool:
         """Whether there is a card that CUDA 12 dropped."""
-        return self.capability is not None and self.capability < (5, 0)
+        return self.capability is not None and self.capability < support.FIRST_MAXWELL
 
     @property
     def die_bytes(self) -> int | None:
@@ -344,7 +345,8 @@ class _Box:
             return wish if self.exists(os.path.join(wish, "bin", "ptxas")) else None
         if wish != "auto" or not (self.die_count and self.is_kepler):
             return None
-        able = tools.ptxas_version is not None and tools.ptxas_version < (12, 0)
+        too_new = support.FIRST_CUDA_WITHOUT_KEPLER
+        able = tools.ptxas_version is not None and tools.ptxas_version < too_new
         names = {package.name for package in tools.packages}
         # Both wheels would write into one folder.
         one = "nvidia-cuda-nvcc-cu11" in names and "nvidia-cuda-nvcc-cu12" not in names

@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 
+from k80keras.machine import support
 from k80keras.machine.system import CUDATools
 
 # Each needs those before it.
@@ -47,9 +48,10 @@ def command(tools: CUDATools, pip: str) -> str:
     """
     target = shlex.quote(f"{tools.nvidia_path}/cudnn/lib/libnvrtc.so")
     link = f"ln -s ../../cuda_nvrtc/lib/libnvrtc.so.11.2 {target}"
-    if tools.version_of("nvidia-cuda-nvrtc-cu11"):
+    wheel = "nvidia-cuda-nvrtc-cu11"
+    if tools.version_of(wheel):
         return link
-    return f"{pip} install nvidia-cuda-nvrtc-cu11==11.8.89 && {link}"
+    return f"{pip} install {wheel}=={support.PINS[wheel]} && {link}"
 
 
 def load(nvidia_path: str) -> None:

@@ -8,6 +8,7 @@ from typing import Mapping
 
 from k80keras.machine.doctor.checks import CHECKS, Check
 from k80keras.machine.doctor.findings import STATES, Finding
+from k80keras.machine.doctor.remedies import runs_here
 from k80keras.machine.doctor.text import as_text
 from k80keras.machine.probe import probe
 from k80keras.machine.smoke.result import SmokeReport
@@ -99,7 +100,7 @@ def _ask(check: Check, system: System) -> Finding:
     try:
         found = check.ask(system)
         # Containers have root and no sudo.
-        bare = bool(system.host.root) and "    #" not in found.remedy
+        bare = bool(system.host.root) and runs_here(found.remedy)
         remedy = found.remedy.replace("sudo ", "") if bare else found.remedy
         return dataclasses.replace(found, check=check.name, remedy=remedy)
     except Exception as error:  # one check's crash must not hide the others

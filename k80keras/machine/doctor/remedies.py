@@ -93,6 +93,11 @@ def on_host(host: Host, command: str) -> str:
     return f"{command}    # outside of this container" if host.container else command
 
 
+def runs_here(remedy: str) -> bool:
+    """Returns whether a command can be run where it is printed, as it stands."""
+    return "    #" not in remedy and "..." not in remedy
+
+
 def install_extra(host: Host, extra: str) -> str:
     """Returns the command that installs an extra of this package."""
     return f'{host.pip} install "k80keras[{extra}]"'

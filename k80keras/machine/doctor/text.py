@@ -7,6 +7,7 @@ import textwrap
 from typing import Iterable
 
 from k80keras.machine.doctor.findings import Finding
+from k80keras.machine.doctor.remedies import runs_here
 from k80keras.machine.system import System
 
 _WIDTH = 88
@@ -114,7 +115,7 @@ def as_script(problems: Iterable[Finding]) -> str:
         by_hand = [f"#   {line}" for line in finding.remedy.splitlines()]
         if first in ("export", "unset", "eval"):
             lines += ["# In the shell that starts the training:", *by_hand]
-        elif "    #" in finding.remedy or "..." in finding.remedy:
+        elif not runs_here(finding.remedy):
             lines += by_hand
         else:
             lines.append(f"run {shlex.quote(finding.remedy)}")

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from typing import Any, Mapping, Sequence
 
+from k80keras.machine.sources.child import with_import_path
+
 _LOG_LINES = 20
 _LOG_BYTES = 8192
 # From the last word of a process that crashes to its end.
@@ -104,13 +106,10 @@ class SmokeProcess:
 
 
 def _child_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment with what finds the same packages added."""
-    paths = [environ.get("PYTHONPATH", ""), *sys.path]
     return {
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         "TF_CPP_MIN_LOG_LEVEL": "1",
-        **environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        **with_import_path(environ),
         # TensorFlow is what is tested, whatever the user's Keras runs on.
         "KERAS_BACKEND": "tensorflow",
     }

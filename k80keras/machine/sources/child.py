@@ -19,6 +19,12 @@ if sys.platform == "linux":
 """
 
 
+def with_import_path(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns an environment in which a child imports what this process imports."""
+    places = [environ.get("PYTHONPATH", ""), *sys.path]
+    return {**environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+
+
 class NoAnswerError(RuntimeError):
     """A child took too long."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from importlib import metadata
 from typing import Mapping, Sequence
 
 from k80keras.machine import cuda_tools
 from k80keras.machine.sources.child import ask_python, run
+from k80keras.machine.sources.packages import installed
 from k80keras.machine.system import CUDAPackage, CUDATools
 
 # As cuDNN 8 itself asks for it.
@@ -26,12 +26,7 @@ def read_cuda_tools(
     environ: Mapping[str, str], path: Sequence[str], timeout_seconds: float
 ) -> CUDATools:
     """Returns what TensorFlow would find in this environment."""
-    found: dict[str, str] = {}
-    for package in metadata.distributions(path=list(path)):
-        name = (package.metadata["Name"] or "").lower()
-        if re.fullmatch(r"nvidia-.*-cu\d+", name):
-            # The first on the path is the one that is loaded.
-            found.setdefault(name, package.version)
+    found = installed(path, r"nvidia-.*-cu\d+")
     folders = [os.path.join(place, "nvidia") for place in path if place]
     nvidia = next((folder for folder in folders if os.path.isdir(folder)), None)
     roots = cuda_tools.cuda_roots(environ, path)
@@ -41,7 +36,7 @@ def read_cuda_tools(
         ptxas_version=_version(ptxas, environ, timeout_seconds) if ptxas else None,
         libdevice=cuda_tools.find_libdevice(roots),
         nvrtc_link=_nvrtc_link(found, nvidia, environ, timeout_seconds),
-        packages=tuple(CUDAPackage(*package) for package in sorted(found.items())),
+        packages=tuple(CUDAPackage(*package) for package in found.items()),
         nvidia_path=nvidia,
     )
 

@@ -6,7 +6,7 @@ import re
 from typing import Mapping
 
 from k80keras.machine.sources.child import ask_python
-from k80keras.machine.system import CUDALibrary
+from k80keras.machine.system import CUDALibrary, cuda_version_of
 
 # Loading it, and asking for its version, touches no GPU.
 _ASK = """
@@ -34,10 +34,9 @@ def read_libcuda(environ: Mapping[str, str], timeout_seconds: float) -> CUDALibr
     found = ask_python(_ASK, environ, timeout_seconds, "-S", "-E")
     path = found.get("path")
     version = re.search(r"libcuda\.so\.(\d+\.\d[\d.]*)$", path or "")
-    cuda = found.get("cuda")
     return CUDALibrary(
         path=path,
         version=version.group(1) if version else None,
-        cuda_version=(cuda // 1000, cuda % 1000 // 10) if cuda else None,
+        cuda_version=cuda_version_of(found.get("cuda")),
         error=found.get("error"),
     )

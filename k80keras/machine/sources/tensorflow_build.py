@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import ast
-import re
-from importlib import machinery, metadata
+from importlib import machinery
 from pathlib import Path
 from typing import Any, Sequence
 
 from k80keras.machine import fatbin
+from k80keras.machine.sources.packages import installed
 from k80keras.machine.system import TensorFlowBuild
 
 # The library with the kernels, in wheels since 2.11 and before.
 _LIBRARIES = ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so")
-_PACKAGE = re.compile(r"(tensorflow|tf[-_]nightly)([-_](gpu|cpu|intel|rocm))?", re.I)
+_PACKAGE = "(tensorflow|tf-nightly)(-(gpu|cpu|intel|rocm))?"
 
 
 def read_tensorflow_build(path: Sequence[str]) -> TensorFlowBuild:
     """Returns what the TensorFlow on the import path `path` was built for."""
-    found: dict[str, str] = {}
-    for package in metadata.distributions(path=list(path)):
-        name = package.metadata["Name"] or ""
-        if _PACKAGE.fullmatch(name):
-            # The first on the path is the one that is imported.
-            found.setdefault(name.lower().replace("_", "-"), package.version)
+    found = installed(path, _PACKAGE)
     spec = machinery.PathFinder.find_spec("tensorflow", list(path))
     if spec is None or not spec.origin:
-        return TensorFlowBuild(packages=tuple(sorted(found)))
+        return TensorFlowBuild(packages=tuple(found))
     folder = Path(spec.origin).parent
     info = _build_info(folder / "python/platform/build_info.py")
     cuda = str(info.get("cuda_version", "")).split(".")
     sass, ptx = _architectures(folder, info.get("is_cuda_build"))
     return TensorFlowBuild(
-        version=next((found[name] for name in sorted(found)), "unknown"),
-        packages=tuple(sorted(found)),
+        version=next(iter(found.values()), "unknown"),
+        packages=tuple(found),
         path=str(folder),
         cuda_build=info.get("is_cuda_build"),
         cuda_version=(int(cuda[0]), int(cuda[1])) if len(cuda) > 1 else None,

@@ -17,7 +17,7 @@ def card(system: System) -> Finding:
         names = sorted({die.name or "?" for die in system.dies})
         return ok(", ".join(names) or "an NVIDIA GPU, but no Tesla K80")
     dies = [device for device in system.pci or () if device.is_k80]
-    count = len(dies) or sum("K80" in (die.name or "") for die in system.dies)
+    count = len(dies) or sum(die.is_k80 for die in system.dies)
     return ok(f"Tesla K80: {count} dies on the bus")
 
 

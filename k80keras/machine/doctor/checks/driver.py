@@ -25,7 +25,7 @@ def kernel_driver(system: System) -> Finding:
         return _not_loaded(system)
     if not system.has_k80:
         return ok(f"driver {version}")
-    branch = int(version.split(".")[0])
+    branch = branch_of(version) or 0
     if driver.open_source:
         return error(
             f"the open kernel module {version} is loaded, which cannot drive a K80",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Iterable
 
+from k80keras.machine import cuda_tools
 from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
 from k80keras.machine.system import System
 
@@ -86,7 +86,7 @@ def xla_flags(system: System) -> Finding:
             "Elementwise clusters are accepted: --tf_xla_ops_to_cluster=FUSIBLE.",
             "unset TF_XLA_FLAGS",
         )
-    for folder in _data_dirs(system.environ.get("XLA_FLAGS", "").split()):
+    for folder in cuda_tools.data_dirs(system.environ):
         if not os.path.isdir(folder):
             return warning(
                 f"XLA_FLAGS names a folder that does not exist: {folder}",
@@ -94,8 +94,3 @@ def xla_flags(system: System) -> Finding:
                 "unset XLA_FLAGS",
             )
     return ok("nothing that XLA cannot do")
-
-
-def _data_dirs(options: Iterable[str]) -> list[str]:
-    pairs = (option.partition("=") for option in options)
-    return [v for name, _, v in pairs if name == "--xla_gpu_cuda_data_dir"]

@@ -19,10 +19,6 @@ def _where(system: System, wrong: Callable[[Die], object]) -> list[Die]:
     return [die for die in system.dies if wrong(die)]
 
 
-def _is_k80(die: Die) -> bool:
-    return "K80" in (die.name or "")
-
-
 def _names(dies: list[Die]) -> str:
     return ", ".join(die.pci_bus_id or f"number {die.nvml_index}" for die in dies)
 
@@ -60,7 +56,7 @@ def heat(system: System) -> Finding:
         f"switches off at {found[0].temperature_shutdown_celsius} C."
     )
     command = f"nvidia-smi -i {_indices(found)} -q -d TEMPERATURE,PERFORMANCE"
-    if all(map(_is_k80, found)):
+    if all(die.is_k80 for die in found):
         why += (
             " A K80 has no fan: it needs a server's airflow, or a blower, through its "
             "whole length. Until then lower clocks keep it cooler."
@@ -82,7 +78,7 @@ def power(system: System) -> Finding:
     thermal = {"hw_thermal_slowdown"}
     braked = _where(
         system,
-        lambda die: _is_k80(die)
+        lambda die: die.is_k80
         and brakes & set(die.throttle_reasons or ())
         and not thermal & set(die.throttle_reasons or ())
         and (die.temperature_celsius or 0) + _CLOSE_CELSIUS
@@ -100,7 +96,7 @@ def power(system: System) -> Finding:
         )
     capped = _where(
         system,
-        lambda die: _is_k80(die)
+        lambda die: die.is_k80
         and (die.power_limit_watts or 0) < (die.power_limit_default_watts or 0),
     )
     if capped:
@@ -150,7 +146,7 @@ def persistence(system: System) -> Finding:
     """Does the driver keep the card awake?"""
     if not system.dies:
         return skipped("no die answers")
-    off = _where(system, lambda die: die.persistence_mode is False and _is_k80(die))
+    off = _where(system, lambda die: die.persistence_mode is False and die.is_k80)
     if not off:
         return ok("persistence mode is on")
     return warning(
@@ -170,7 +166,7 @@ def clocks(system: System) -> Finding:
         lambda die: die.auto_boost is False
         and (die.graphics_clock_application_mhz or 0)
         < min(die.graphics_clock_max_mhz or 0, GK210.boost_clock_mhz)
-        and _is_k80(die),
+        and die.is_k80,
     )
     if not slow:
         return ok("boost is allowed")
