@@ -60,6 +60,27 @@ def automatic(system: System) -> tuple[Die, ...] | None:
     return tuple(sorted(dies, key=order))
 
 
+def named_dies(told: str, system: System) -> list[int]:
+    """Returns which of the dies a value of CUDA_VISIBLE_DEVICES names.
+
+    As CUDA reads it: up to the first entry that names none.
+    """
+    uuids = [die.uuid or "" for die in system.dies]
+    named = []
+    for entry in map(str.strip, told.split(",")):
+        if entry.isascii() and entry.isdigit():
+            found = [int(entry)] if int(entry) < len(uuids) else []
+        else:
+            # A shortened UUID counts if only one die's begins so.
+            found = [
+                n for n, uuid in enumerate(uuids) if entry and uuid.startswith(entry)
+            ]
+        if len(found) != 1:
+            break
+        named += found
+    return named
+
+
 def count(system: System, environ: Mapping[str, str], wish: Devices) -> int:
     """Returns how many GPUs a program will see."""
     here = len(system.dies)
@@ -67,6 +88,8 @@ def count(system: System, environ: Mapping[str, str], wish: Devices) -> int:
         # NVML can't be asked; the kernel knows whose driver has which card.
         here = sum(d.kernel_driver == "nvidia" for d in system.pci or ())
     given = environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None and system.dies:
+        return len(named_dies(given, system))
     if given is not None:
         # The first entry that is none ends the list.
         names = [name.strip() for name in given.split(",")]

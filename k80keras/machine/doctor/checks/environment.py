@@ -6,6 +6,7 @@ import os
 import re
 
 from k80keras.machine import cuda_tools
+from k80keras.machine.configure.visible import named_dies
 from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
 from k80keras.machine.system import System
 
@@ -38,27 +39,6 @@ def visible_devices(system: System) -> Finding:
             f"export CUDA_VISIBLE_DEVICES={good}",
         )
     return ok(f"CUDA_VISIBLE_DEVICES names {len(named)} dies")
-
-
-def named_dies(told: str, system: System) -> list[int]:
-    """Returns which of the dies a value of CUDA_VISIBLE_DEVICES names.
-
-    As CUDA reads it: up to the first entry that names none.
-    """
-    uuids = [die.uuid or "" for die in system.dies]
-    named = []
-    for entry in map(str.strip, told.split(",")):
-        if entry.isascii() and entry.isdigit():
-            found = [int(entry)] if int(entry) < len(uuids) else []
-        else:
-            # A shortened UUID counts if only one die's begins so.
-            found = [
-                n for n, uuid in enumerate(uuids) if entry and uuid.startswith(entry)
-            ]
-        if len(found) != 1:
-            break
-        named += found
-    return named
 
 
 def allocator(system: System) -> Finding:

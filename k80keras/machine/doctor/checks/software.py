@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from k80keras.machine import support
 from k80keras.machine.configure import preload
+from k80keras.machine.configure.visible import named_dies
 from k80keras.machine.doctor import remedies
-from k80keras.machine.doctor.checks.environment import named_dies
 from k80keras.machine.doctor.findings import Finding, error, ok, skipped, warning
 from k80keras.machine.hardware import GK210
 from k80keras.machine.system import System
