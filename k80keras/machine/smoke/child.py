@@ -1,22 +1,12 @@
-"""The smoke test's child process: answers one request at a time.
-
-Any request may abort or hang it, which its parent (`smoke.py`) sees.
-"""
+"""The smoke test's child process: runs one operation at a time."""
 
 from __future__ import annotations
 
-import ctypes
-import json
-import os
-import re
-import resource
-import signal
 import statistics
-import sys
 import time
-from multiprocessing.connection import Connection
-from typing import Any, Sequence
+from typing import Any
 
+from k80keras.machine.asked_process import answer_requests
 from k80keras.machine.smoke.case import Case
 from k80keras.machine.smoke.ops import OPERATIONS
 
@@ -25,32 +15,8 @@ _MAX_CALLS = 20
 _MAX_SECONDS = 0.5
 
 
-def main() -> None:
-    """Answers until the parent hangs up."""
-    if sys.platform == "linux":
-        # A hung child doesn't notice that its parent was killed. 1: when the
-        # parent dies, this signal.
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    # A core of a process that maps a GPU takes minutes and gigabytes to write.
-    hard_limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
-    connection: Any = Connection(int(sys.argv[1]))
-    os.set_inheritable(connection.fileno(), False)
-    while True:
-        try:
-            operation, devices = json.loads(connection.recv_bytes())
-        except EOFError:
-            break
-        try:
-            answer = _answer(operation, devices)
-        except Exception as error:
-            answer = {"state": "failed", "message": _first_line(error)}
-        connection.send_bytes(json.dumps(answer).encode())
-    # TensorFlow may crash while Python takes it apart.
-    os._exit(0)
-
-
-def _answer(operation: str, devices: Sequence[str]) -> dict[str, Any]:
+def _answer(request: Any) -> dict[str, Any]:
+    operation, devices = request
     started = time.perf_counter()
     if operation == "import":
         from k80keras._keras import versions
@@ -125,12 +91,5 @@ def _since(started: float) -> float:
     return time.perf_counter() - started
 
 
-def _first_line(error: Exception) -> str:
-    # TensorFlow adds the names of nodes and operations.
-    text = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", str(error))
-    lines = text.strip().splitlines()
-    return ": ".join([type(error).__name__, *lines[:1]])
-
-
 if __name__ == "__main__":
-    main()
+    answer_requests(_answer)

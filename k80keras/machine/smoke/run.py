@@ -13,10 +13,11 @@ import os
 from typing import Any, Iterator, Mapping, Sequence
 
 from k80keras.errors import InvalidArgumentError
+from k80keras.machine.asked_process import AskedProcess
 from k80keras.machine.smoke.ops import OPERATIONS
-from k80keras.machine.smoke.process import SmokeProcess
 from k80keras.machine.smoke.result import SmokeReport, SmokeResult, judge
 
+_CHILD = "k80keras.machine.smoke.child"
 # A device that fails so often is not asked again: each time costs another start
 # of TensorFlow, or the timeout.
 _MAX_FAILURES = 4
@@ -78,7 +79,7 @@ class _Run:
 
     def __init__(self, timeout_seconds: float, environ: Mapping[str, str]) -> None:
         self._timeout_seconds, self._environ = timeout_seconds, environ
-        self._process = SmokeProcess(timeout_seconds, environ)
+        self._process = AskedProcess(_CHILD, environ)
         self._start_failure = ""
         self._failures: collections.Counter[str] = collections.Counter()
         self.devices: dict[str, tuple[int, ...]] = {}
@@ -121,7 +122,7 @@ class _Run:
         self._process.stop()
 
     def _ask(self, operation: str, devices: Sequence[str]) -> dict[str, Any]:
-        answer = self._process.ask(operation, devices)
+        answer = self._process.ask([operation, devices], self._timeout_seconds)
         self.log += self._process.log
         return answer
 
@@ -133,7 +134,7 @@ class _Run:
             if self._failures[device] >= _MAX_FAILURES:
                 return f"was not run: {device} failed {_MAX_FAILURES} times before"
         if self._process.ended and not self._start_failure:
-            self._process = SmokeProcess(self._timeout_seconds, self._environ)
+            self._process = AskedProcess(_CHILD, self._environ)
             self.start()
         if self._start_failure:
             return f"was not run: {self._start_failure}"

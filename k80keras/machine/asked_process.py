@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Callable, Mapping
 
 from k80keras.machine.sources.child import with_import_path
 
@@ -23,11 +26,11 @@ _CRASH_SECONDS = 10.0
 _LOG_PREFIX = re.compile(r"^(\d{4}-\d\d-\d\d|[IWEF]\d{4}) [^\]]*\] ")
 
 
-class SmokeProcess:
-    """Runs `smoke.child` until an answer fails to come.
+class AskedProcess:
+    """Runs a module that calls `answer_requests`, until an answer fails to come.
 
     Args:
-      timeout_seconds: Float. Time for each answer.
+      module: String, its name.
       environ: Mapping, its environment.
 
     Attributes:
@@ -35,8 +38,7 @@ class SmokeProcess:
       log: Tuple of strings, the last lines of a process that gave no answer.
     """
 
-    def __init__(self, timeout_seconds: float, environ: Mapping[str, str]) -> None:
-        self._timeout_seconds = timeout_seconds
+    def __init__(self, module: str, environ: Mapping[str, str]) -> None:
         self.ended = False
         self.log: tuple[str, ...] = ()
         self._output = tempfile.TemporaryFile()
@@ -44,7 +46,7 @@ class SmokeProcess:
         number = theirs.fileno()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "k80keras.machine.smoke.child", str(number)],
+                [sys.executable, "-m", module, str(number)],
                 env=_child_environ(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
@@ -54,18 +56,22 @@ class SmokeProcess:
                 start_new_session=True,
             )
 
-    def ask(self, operation: str, devices: Sequence[str]) -> dict[str, Any]:
-        """Runs an operation in the process.
+    def ask(self, request: Any, timeout_seconds: float) -> dict[str, Any]:
+        """Sends a request to the process and waits for its answer.
+
+        Args:
+          request: Plain values, which travel as JSON.
+          timeout_seconds: Float. Time for the answer.
 
         Returns:
           Dict with `state`: what the process answered, else `"aborted"` or
           `"hung"` with a `message`, and the process is no more.
         """
         try:
-            self._connection.send_bytes(json.dumps([operation, devices]).encode())
-            if self._connection.poll(self._timeout_seconds):
+            self._connection.send_bytes(json.dumps(request).encode())
+            if self._connection.poll(timeout_seconds):
                 return dict(json.loads(self._connection.recv_bytes()))
-            state, message = "hung", f"hung for {self._timeout_seconds:g} s"
+            state, message = "hung", f"hung for {timeout_seconds:g} s"
         except (EOFError, OSError):
             state, message = "aborted", self._how_it_ended()
         self._kill()
@@ -113,3 +119,42 @@ def _child_environ(environ: Mapping[str, str]) -> dict[str, str]:
         # TensorFlow is what is tested, whatever the user's Keras runs on.
         "KERAS_BACKEND": "tensorflow",
     }
+
+
+def answer_requests(answer: Callable[[Any], dict[str, Any]]) -> None:
+    """Answers, in the process that `AskedProcess` started, until it hangs up.
+
+    An exception becomes an answer with the `state` `"failed"`.
+
+    Args:
+      answer: Function from a request to a dict with `state`, which travels as
+        JSON.
+    """
+    if sys.platform == "linux":
+        # A hung child doesn't notice that its parent was killed. 1: when the
+        # parent dies, this signal.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    # A core of a process that maps a GPU takes minutes and gigabytes to write.
+    hard_limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
+    connection: Any = Connection(int(sys.argv[1]))
+    os.set_inheritable(connection.fileno(), False)
+    while True:
+        try:
+            request = json.loads(connection.recv_bytes())
+        except EOFError:
+            break
+        try:
+            told = answer(request)
+        except Exception as error:
+            told = {"state": "failed", "message": _first_line(error)}
+        connection.send_bytes(json.dumps(told).encode())
+    # TensorFlow may crash while Python takes it apart.
+    os._exit(0)
+
+
+def _first_line(error: Exception) -> str:
+    # TensorFlow adds the names of nodes and operations.
+    text = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", str(error))
+    lines = text.strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]])

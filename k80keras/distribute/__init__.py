@@ -1,0 +1,1 @@
+"""Both dies, several models at once, several machines."""
