@@ -25,6 +25,10 @@ _CRASH_SECONDS = 10.0
 # Time, process and place in the source, in TensorFlow's log.
 _LOG_PREFIX = re.compile(r"^(\d{4}-\d\d-\d\d|[IWEF]\d{4}) [^\]]*\] ")
 
+_WHERE_MADE = re.compile(
+    r"^Graph execution error:.*?(\nNode: [^\n]*\n|<stack traces unavailable>\n)", re.S
+)
+
 
 class AskedProcess:
     """Runs a module that calls `answer_requests`, until an answer fails to come.
@@ -154,7 +158,10 @@ def answer_requests(answer: Callable[[Any], dict[str, Any]]) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    # TensorFlow adds the names of nodes and operations.
-    text = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", str(error))
+    # TensorFlow adds the names of nodes and operations, and where they were made.
+    text = re.sub(_WHERE_MADE, "", str(error))
+    text = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", text)
     lines = text.strip().splitlines()
+    if lines and lines[0] == "in user code:":
+        return lines[-1].strip()  # the error, below its traceback
     return ": ".join([type(error).__name__, *lines[:1]])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping
 
 from k80keras.errors import InvalidArgumentError
-from k80keras.machine import nvml
+from k80keras.machine import nvml, self_test
 from k80keras.machine.sources.child import (
     DIES_WITH_PARENT,
     NoAnswerError,
@@ -36,6 +36,7 @@ SOURCES = (
     "nvml",
     "cuda_tools",
     "tensorflow",
+    "self_test",
     "tensorflow_run",
 )
 
@@ -91,6 +92,7 @@ def probe(
         "nvml": lambda: _read_nvml(environ),
         "cuda_tools": lambda: read_cuda_tools(environ, path, _SECONDS),
         "tensorflow": lambda: read_tensorflow_build(path),
+        "self_test": lambda: self_test.read(self_test.path_of(environ)),
         "tensorflow_run": lambda: _run_tensorflow(path, environ),
     }
     # TensorFlow last: it waits for the same driver, and longer.

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Mapping
 
 from k80keras.machine.hardware import TESLA_K80
+from k80keras.machine.self_test import SelfTest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,6 +341,7 @@ class System:
     """This machine: what is on the bus, what drives it, what is installed.
 
     Attributes:
+      self_test: Tuple of `SelfTest`, the kept verdicts on several dies, newest last.
       environ: Mapping, the environment variables that decide about GPUs.
       failures: Mapping from the name of a source that could not be read to why.
         Its values above are then those of a machine about which nothing is
@@ -354,6 +356,7 @@ class System:
     tensorflow: TensorFlowBuild = TensorFlowBuild()
     tensorflow_run: TensorFlowRun | None = None
     cuda_tools: CUDATools = CUDATools()
+    self_test: tuple[SelfTest, ...] = ()
     environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
     failures: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

@@ -24,6 +24,7 @@ _BY_HAND = {
     "nvml": "sudo dmesg | grep -iE 'nvrm|xid' ; nvidia-smi",
     "cuda_tools": "ptxas --version",
     "tensorflow": "pip show --files tensorflow",
+    "self_test": "cat ~/.cache/k80keras/self_test.json",
     "tensorflow_run": 'python -c "import tensorflow"',
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 from k80keras.machine.doctor.checks import CHECKS
 from k80keras.machine.doctor.examine import doctor
+from k80keras.machine.self_test import SelfTest, Trial, hash_of
 from k80keras.machine.system import (
     CUDALibrary,
     CUDAPackage,
@@ -54,6 +55,18 @@ def older_driver(version: str) -> System:
     box = change(BOX, "driver", version=version)
     box = change(box, "libcuda", version=version)
     return change(box, "nvml", driver_version=version)
+
+
+HANGS = Trial("collective", "hung", "all-reduce hung for 20 s")
+
+
+def tried(*trials: Trial, **values) -> System:
+    """Returns a box whose first two dies have been tried together."""
+    facts = {"driver": "470.256.02", "tensorflow": "2.14.1", "keras": "2.14.0"}
+    dies = tuple(hash_of(die(index).uuid or "") for index in (0, 1))
+    verdict = SelfTest(("GPU:0", "GPU:1"), None, dies=dies, facts=facts)
+    verdict = dataclasses.replace(verdict.with_trials(trials, 20.0), **values)
+    return healthy(self_test=(verdict,))
 
 
 def pci(**values) -> tuple[PCIDevice, ...]:
@@ -449,6 +462,19 @@ TABLE = {
         ),
         "warning peers",
         "export CUDA_VISIBLE_DEVICES=GPU-00000000",
+    ),
+    "self-test: NCCL hangs": (
+        tried(HANGS, Trial("hierarchical_copy", "ok")),
+        "warning self_test",
+        "export NCCL_P2P_DISABLE=1",
+    ),
+    "self-test: damaged copies though NCCL goes through the host": (
+        dataclasses.replace(
+            tried(Trial("collective", "wrong", "a copy arrived damaged")),
+            environ={"NCCL_P2P_DISABLE": "1"},
+        ),
+        "warning self_test",
+        "reboot",
     ),
 }
 

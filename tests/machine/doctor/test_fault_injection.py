@@ -34,6 +34,7 @@ _FILES = {
     "pci": "sys/bus/pci/devices/0000:05:00.0/vendor",
     "driver": "proc/driver/nvidia/version",
     "tensorflow": "tensorflow/python/platform/build_info.py",
+    "self_test": "home/.cache/k80keras/self_test.json",
 }
 
 
@@ -90,6 +91,7 @@ class Machine:
                 "PATH": f"{self.bin}:{os.environ['PATH']}",
                 "LD_LIBRARY_PATH": str(self.lib),
                 "PYTHONPATH": os.pathsep.join(path),
+                "XDG_CACHE_HOME": str(self.root / "home/.cache"),
             },
             capture_output=True,
             text=True,

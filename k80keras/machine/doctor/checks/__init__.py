@@ -71,4 +71,5 @@ CHECKS = (
     Check(dies.shared_memory, ("host", "nvml")),
     Check(dies.peer_to_peer, ("host", "pci", "nvml")),
     Check(dies.peers, ("nvml",)),
+    Check(dies.self_test, ("nvml", "self_test", "tensorflow")),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from k80keras.machine.doctor.findings import Finding, ok, skipped, warning
 from k80keras.machine.doctor.remedies import on_host
+from k80keras.machine.self_test import latest_about
 from k80keras.machine.system import System
 
 # NCCL's own advice for containers is 1 GiB; Docker gives 64 MiB.
@@ -65,4 +66,31 @@ def peers(system: System) -> Finding:
         "A device has at most eight peers; a ninth fails with 'peer mapping resources "
         "exhausted'. Run one process for each eight dies.",
         f"export CUDA_VISIBLE_DEVICES={','.join(first)}",
+    )
+
+
+def self_test(system: System) -> Finding:
+    """What did `mirrored_strategy` find when it tried several dies?"""
+    uuids = [die.uuid for die in system.dies if die.uuid]
+    facts = {
+        "driver": system.nvml.driver_version,
+        "tensorflow": system.tensorflow.version,
+    }
+    known = {name: value for name, value in facts.items() if value is not None}
+    verdict = latest_about(system.self_test, uuids, known)
+    if verdict is None:
+        return skipped("no several dies have been tried with this software")
+    names = " and ".join(verdict.devices)
+    if verdict.passed:
+        return ok(f"{names} work together (tested in {verdict.seconds:.0f} s)")
+    told = "; ".join(
+        f"{t.cross_device_ops}: {t.message}" for t in verdict.trials if t.state != "ok"
+    )
+    way = verdict.cross_device_ops
+    instead = f"adds up gradients by {way}, which is slower" if way else "uses one die"
+    disabled = "NCCL_P2P_DISABLE" in system.environ
+    return warning(
+        f"{names} do not work together as they should",
+        f"{told}. So mirrored_strategy() {instead}, until the machine is restarted.",
+        "sudo reboot" if disabled else "export NCCL_P2P_DISABLE=1",
     )
