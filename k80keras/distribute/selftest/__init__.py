@@ -1,0 +1,1 @@
+"""Do several devices work together? Asked of a child process."""
