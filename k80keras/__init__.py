@@ -14,18 +14,30 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from k80keras.callbacks import K80Tuner as K80Tuner
+    from k80keras.callbacks import LearningRateWarmup as LearningRateWarmup
+    from k80keras.distribute.mirrored import mirrored_strategy as mirrored_strategy
     from k80keras.machine.configure.apply import configure as configure
     from k80keras.machine.doctor.examine import doctor as doctor
     from k80keras.machine.probe import probe as probe
 
 _HOMES = {
     "K80Tuner": "k80keras.callbacks",
+    "LearningRateWarmup": "k80keras.callbacks",
     "configure": "k80keras.machine.configure.apply",
     "doctor": "k80keras.machine.doctor.examine",
+    "mirrored_strategy": "k80keras.distribute.mirrored",
     "probe": "k80keras.machine.probe",
 }
 
-__all__ = ["K80Tuner", "configure", "doctor", "probe", "__version__"]
+__all__ = [
+    "K80Tuner",
+    "LearningRateWarmup",
+    "configure",
+    "doctor",
+    "mirrored_strategy",
+    "probe",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

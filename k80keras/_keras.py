@@ -64,6 +64,22 @@ def running_callback_lists() -> Iterator[Any]:
         frame = frame.f_back
 
 
+def fit_arguments(model: Any) -> Any:
+    """Returns the arguments that the running `fit` of `model` was given.
+
+    Returns:
+      Mapping; `None` if another method called last, such as `evaluate`.
+    """
+    frame: Any = sys._getframe(1)
+    names = ("fit", "evaluate", "predict")
+    while frame is not None:
+        if frame.f_code.co_name in names and frame.f_locals.get("self") is model:
+            if "callbacks" in frame.f_code.co_varnames:
+                return frame.f_locals if frame.f_code.co_name == "fit" else None
+        frame = frame.f_back
+    return None
+
+
 def move_to_front(callback_list: Any, callback: Any) -> None:
     """Lets `callback` see each event first, from the next event on."""
     others = [c for c in callback_list.callbacks if c is not callback]
@@ -150,6 +166,48 @@ def optimizers_compiled_by_xla(model: Any) -> list[Any]:
         if getattr(optimizer, "jit_compile", False):
             found.append(optimizer)
     return found
+
+
+# The learning rate.
+
+
+def stepping_optimizer(model: Any) -> Any:
+    """Returns the optimizer whose learning rate counts, `None` if there is none."""
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a loss scale
+    return optimizer if isinstance(optimizer, keras.optimizers.Optimizer) else None
+
+
+def iterations(optimizer: Any) -> Any:
+    """Returns the variable that counts batches.
+
+    What Keras 3 shows counts updates: fewer, when it accumulates gradients.
+    """
+    return optimizer._iterations
+
+
+def rate_variable(optimizer: Any) -> Any:
+    """Returns the variable that holds the rate; `None` if it is a schedule."""
+    rate = optimizer._learning_rate
+    return rate if hasattr(rate, "assign") else None
+
+
+def learning_rate_now(optimizer: Any) -> float:
+    """Returns the rate of the next step."""
+    rate = optimizer.learning_rate
+    if not KERAS_3 and rate_variable(optimizer) is None:
+        # Keras 2 shows the rate of the last step.
+        rate = optimizer._learning_rate(optimizer.iterations)
+    return float(tf.convert_to_tensor(rate))  # which a mirrored variable needs
+
+
+def update_compiled_anew(optimizer_class: type) -> dict[str, Any]:
+    """Returns members for a subclass that must not share Keras 2's traces."""
+    compiled = getattr(optimizer_class, "_update_step_xla", None)
+    if compiled is None:
+        return {}
+    update = tf.function(compiled.python_function, jit_compile=True)
+    return {"_update_step_xla": update}
 
 
 # The training step.
