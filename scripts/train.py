@@ -3,6 +3,9 @@
     python scripts/train.py --dataset=digits --model=cnn --output_dir=runs/digits
     python scripts/train.py --dataset=digits --model=cnn --output_dir=runs/digits \
         --resume --epochs=10
+    python scripts/train.py --mirrored --batch_size=128
+    k80keras launch --workers localhost:2222,localhost:2223 \
+        "python scripts/train.py --workers --batch_size=128 --resume"
 """
 
 from __future__ import annotations
@@ -36,7 +39,11 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
     "model", _DEFAULTS.model, "mlp, cnn, resnet20, or a keras.applications name."
 )
-flags.DEFINE_integer("batch_size", _DEFAULTS.batch_size, "Images in a training step.")
+flags.DEFINE_integer(
+    "batch_size",
+    _DEFAULTS.batch_size,
+    "Images in a training step, on all replicas together.",
+)
 flags.DEFINE_integer(
     "epochs", _DEFAULTS.epochs, "Epochs in all, those before a resumption included."
 )
@@ -67,6 +74,15 @@ flags.DEFINE_string(
 )
 flags.DEFINE_bool(
     "resume", _DEFAULTS.resume, "Go on with the run in output_dir, if there is one."
+)
+flags.DEFINE_bool(
+    "mirrored", _DEFAULTS.mirrored, "Train on all dies that work together."
+)
+flags.DEFINE_bool(
+    "workers",
+    _DEFAULTS.workers,
+    "Train with the other workers that TF_CONFIG or Slurm name; output_dir is one "
+    "folder for all.",
 )
 
 

@@ -26,7 +26,8 @@ class RunConfig:
         pixels. Defaults to the size that all images share, else 224.
       model: String. `"mlp"`, `"cnn"`, `"resnet20"` or a `keras.applications`
         name. Defaults to `"cnn"`.
-      batch_size: Int. Images in one training step. Defaults to 32.
+      batch_size: Int. Images in one training step, on all replicas together.
+        Defaults to 32.
       epochs: Int. Epochs in all, those before a resumption included. Defaults
         to 5.
       learning_rate: Float or `None`. Defaults to the optimizer's own.
@@ -41,6 +42,10 @@ class RunConfig:
         `runs/DATASET_MODEL`.
       resume: Bool. Whether to go on with the run in `output_dir`. Defaults to
         `False`.
+      mirrored: Bool. Whether to train on all dies that work together, as
+        `k80keras.mirrored_strategy` finds them. Defaults to `False`.
+      workers: Bool. Whether to train with the other workers that `TF_CONFIG` or
+        Slurm name. `output_dir` must be one folder for all. Defaults to `False`.
 
     Raises:
       InvalidArgumentError: If a value breaks a rule.
@@ -59,6 +64,8 @@ class RunConfig:
     seed: int = 0
     output_dir: str = ""
     resume: bool = False
+    mirrored: bool = False
+    workers: bool = False
 
     def __post_init__(self) -> None:
         for name in ("dataset", "model", "optimizer"):
@@ -90,6 +97,12 @@ class RunConfig:
             "steps_per_execution",
             "must be auto or a positive integer",
             steps,
+        )
+        _require(
+            not (self.mirrored and self.workers),
+            "mirrored",
+            "must not stand beside --workers, which uses all dies of each worker",
+            self.mirrored,
         )
         folder = self.image_folder
         _require(

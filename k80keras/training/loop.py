@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import shutil
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from k80keras._keras import keras, tf
 from k80keras.callbacks import K80Tuner
+from k80keras.data.replicas import batches_for_replicas
 from k80keras.errors import InvalidArgumentError
 from k80keras.files import replacing, write_text
 from k80keras.fit.devices import gpu_names
@@ -22,6 +26,7 @@ from k80keras.training.epoch_checkpoint import EpochCheckpoint
 from k80keras.training.history import to_columns, to_csv
 from k80keras.training.models import build_model, check_model_name
 from k80keras.training.optimizers import make_optimizer
+from k80keras.training.strategy import make_strategy, require_same_on_all
 from k80keras.training.summary import RunSummary
 
 
@@ -34,23 +39,26 @@ def describe_devices() -> str:
     return f"TensorFlow {tf.__version__} on {device}"
 
 
-def train(config: RunConfig, checkpoint: Checkpoint | None) -> RunSummary:
+def train(
+    config: RunConfig, checkpoint: Checkpoint | None, is_chief: bool = True
+) -> RunSummary:
     """Trains what is left of the run and writes its results.
 
     Args:
       config: `RunConfig`.
       checkpoint: `Checkpoint` to go on from; `None` to begin.
+      is_chief: Bool. Whether this process writes the results. Defaults to `True`.
 
     Returns:
       `RunSummary`.
     """
     first_epoch = 0 if checkpoint is None else checkpoint.epochs
+    strategy = make_strategy(config)
+    require_same_on_all(strategy, first_epoch)
     # The optimizer and the model's name are judged before data is prepared.
-    optimizer = make_optimizer(config.optimizer, config.learning_rate)
+    with strategy.scope():
+        optimizer = make_optimizer(config.optimizer, config.learning_rate)
     check_model_name(config.model)
-    # Keras 2 doesn't save the state of dropout: go on with other masks than
-    # those of the first epoch.
-    keras.utils.set_random_seed(config.seed + first_epoch)
     data = load_dataset(
         config.dataset,
         config.batch_size,
@@ -58,39 +66,59 @@ def train(config: RunConfig, checkpoint: Checkpoint | None) -> RunSummary:
         data_dir=config.data_dir,
         image_size=config.image_size,
     )
-    if checkpoint is None:
-        model = build_model(config.model, data.input_shape, data.num_classes)
-    else:
-        model = keras.models.load_model(str(checkpoint.model_path))
-        optimizer = model.optimizer
-    model.compile(
-        optimizer, keras.losses.SparseCategoricalCrossentropy(), metrics=["accuracy"]
-    )
+    # After the data, whose preparation draws random numbers. Keras 2 doesn't save
+    # the state of dropout: go on with other masks than those of the first epoch.
+    keras.utils.set_random_seed(config.seed + first_epoch)
+    with strategy.scope():
+        if checkpoint is None:
+            model = build_model(config.model, data.input_shape, data.num_classes)
+        else:
+            model = keras.models.load_model(str(checkpoint.model_path))
+            optimizer = model.optimizer
+        loss = keras.losses.SparseCategoricalCrossentropy()
+        model.compile(optimizer, loss, metrics=["accuracy"])
     if checkpoint is not None:
         _require_same_data(checkpoint, data)
     print(_opening_line(config, data, first_epoch))
     result = None
-    if first_epoch < config.epochs:
-        result = _fit(config, model, data, checkpoint)
-        print(result)
-    return _write_results(config, result)
+    with contextlib.ExitStack() as held:
+        path = config.output_path
+        if not is_chief:
+            # All must save, as all are asked for some weights; one save is kept.
+            path = Path(held.enter_context(tempfile.TemporaryDirectory()))
+        if first_epoch < config.epochs:
+            result = _fit(config, model, data, checkpoint, path)
+            print(result)
+            checkpoint = latest_checkpoint(path / output.CHECKPOINTS)
+        if checkpoint is None:
+            raise RuntimeError(f"training ended without a checkpoint in {path}")
+        if is_chief:
+            _write_results(config, checkpoint, result)
+    return _summary(config, checkpoint)
 
 
 def _fit(
-    config: RunConfig, model: Any, data: TrainingData, checkpoint: Checkpoint | None
+    config: RunConfig,
+    model: Any,
+    data: TrainingData,
+    checkpoint: Checkpoint | None,
+    path: Path,
 ) -> TuningResult | None:
     first_epoch = 0 if checkpoint is None else checkpoint.epochs
+    strategy = model.distribute_strategy
     tuner = K80Tuner(**config.tuner_arguments)
     saver = EpochCheckpoint(
-        config.output_path,
+        path,
         {**config.identity(), **data.facts()},
         [] if checkpoint is None else list(checkpoint.history),
     )
     try:
         model.fit(
-            data.train(first_epoch, config.epochs),
+            batches_for_replicas(
+                data.train(first_epoch, config.epochs), strategy=strategy
+            ),
             steps_per_epoch=data.steps_per_epoch,
-            validation_data=data.validation,
+            validation_data=batches_for_replicas(data.validation, strategy=strategy),
             initial_epoch=first_epoch,
             epochs=config.epochs,
             callbacks=[tuner, saver],
@@ -105,33 +133,39 @@ def _fit(
     return tuner.result
 
 
-def _write_results(config: RunConfig, result: TuningResult | None) -> RunSummary:
+def _write_results(
+    config: RunConfig, checkpoint: Checkpoint, result: TuningResult | None
+) -> None:
     path = config.output_path
-    checkpoint = latest_checkpoint(path / output.CHECKPOINTS)
-    if checkpoint is None:
-        raise RuntimeError(f"training ended without a checkpoint in {path}")
     with replacing(path / output.MODEL) as temporary:
         shutil.copyfile(checkpoint.model_path, temporary)
     write_text(path / output.HISTORY, to_csv(checkpoint.history))
     tuning, report = path / output.TUNING, path / output.REPORT
-    has_report = importlib.util.find_spec("jinja2") is not None
     if result is not None or not (tuning.exists() and report.exists()):
         # Else nothing was trained, and what the training found stays.
         result = result or TuningResult(
             "off", "every epoch was complete when the run was resumed: nothing to tune"
         )
         write_text(tuning, result.to_json())
-        if has_report:
+        if _can_draw():
             title = f"{config.model} on {config.dataset}"
             write_html(report, result, to_columns(checkpoint.history), title=title)
+
+
+def _summary(config: RunConfig, checkpoint: Checkpoint) -> RunSummary:
+    path = config.output_path
     return RunSummary(
         epochs=checkpoint.epochs,
         validation_accuracy=checkpoint.history[-1]["val_accuracy"],
         model_path=path / output.MODEL,
         history_path=path / output.HISTORY,
-        tuning_path=tuning,
-        report_path=report if has_report else None,
+        tuning_path=path / output.TUNING,
+        report_path=path / output.REPORT if _can_draw() else None,
     )
+
+
+def _can_draw() -> bool:
+    return importlib.util.find_spec("jinja2") is not None
 
 
 def _require_same_data(checkpoint: Checkpoint, data: TrainingData) -> None:

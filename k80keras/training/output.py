@@ -51,18 +51,27 @@ def claimed(path: Path, resume: bool) -> Iterator[None]:
             )
         for leftover in path.glob(".tmp-*"):
             leftover.unlink(missing_ok=True)
-        found = [p for p in (CHECKPOINTS, MODEL, HISTORY) if _holds(path / p)]
-        if found and not resume:
-            raise InvalidArgumentError(
-                f"--output_dir must not hold another run ({found[0]} is there). "
-                f"Received: {path}. Go on with that run with --resume, or name "
-                "another folder with --output_dir"
-            )
+        require_no_other_run(path, resume)
         try:
             yield
         finally:
             if not existed and not any(path.iterdir()):
                 path.rmdir()
+
+
+def require_no_other_run(path: Path, resume: bool) -> None:
+    """Checks that a folder holds no results, or that they are to be gone on with.
+
+    Raises:
+      InvalidArgumentError: If it does and `resume` is `False`.
+    """
+    found = [p for p in (CHECKPOINTS, MODEL, HISTORY) if _holds(path / p)]
+    if found and not resume:
+        raise InvalidArgumentError(
+            f"--output_dir must not hold another run ({found[0]} is there). "
+            f"Received: {path}. Go on with that run with --resume, or name "
+            "another folder with --output_dir"
+        )
 
 
 def _holds(path: Path) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
+from k80keras.distribute.cluster import this_worker
 from k80keras.errors import InvalidArgumentError
 from k80keras.training import output
 from k80keras.training.checkpoint import (
@@ -24,6 +28,9 @@ def run_training(config: RunConfig) -> RunSummary:
     epoch alone; with a model without dropout and the same hardware the resumed
     run computes what the uninterrupted one would have computed.
 
+    With `config.workers` each of them calls this; the first one writes what all
+    of them have learnt.
+
     Args:
       config: `RunConfig`.
 
@@ -37,20 +44,29 @@ def run_training(config: RunConfig) -> RunSummary:
       MissingDependencyError: If the dataset needs a package that is missing.
     """
     path = config.output_path
-    with output.claimed(path, config.resume):
-        checkpoint = _checkpoint_to_resume(config) if config.resume else None
+    worker = this_worker(os.environ) if config.workers else None
+    is_chief = worker is None or worker.is_chief
+    with contextlib.ExitStack() as held:
+        if is_chief:
+            held.enter_context(output.claimed(path, config.resume))
+        else:
+            output.require_no_other_run(path, config.resume)
+        checkpoint = _checkpoint_to_resume(config, is_chief) if config.resume else None
         # Only now: the checks above answer at once, TensorFlow takes seconds.
         with quiet_loading():
             from k80keras.training import loop
 
             devices = loop.describe_devices()
         print(devices)
-        return loop.train(config, checkpoint)
+        if worker is not None:
+            print(f"This is {worker}; waiting for all", flush=True)
+        return loop.train(config, checkpoint, is_chief)
 
 
-def _checkpoint_to_resume(config: RunConfig) -> Checkpoint | None:
+def _checkpoint_to_resume(config: RunConfig, is_chief: bool) -> Checkpoint | None:
     folder = config.output_path / output.CHECKPOINTS
-    discard_leftovers(folder)
+    if is_chief:
+        discard_leftovers(folder)
     checkpoint = latest_checkpoint(folder)
     if checkpoint is None:
         return None
