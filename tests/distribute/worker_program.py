@@ -74,4 +74,5 @@ def main(folder, name, stop_at="-1"):
     np.savez(folder / f"{name}.npz", epochs=np.array(history.epoch), **arrays)
 
 
-main(Path(sys.argv[1]), *sys.argv[2:])
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
